@@ -1,0 +1,70 @@
+# make lab    a virtual environment, the package, JupyterLab on the first lesson
+# make test   the same environment with the tools of [dev], then everything that can be checked
+# make lint   style and types only
+#
+# PYTHON chooses the interpreter of a new environment: make lab PYTHON=python3.12
+# JOBS sets how many processes run the tests:            make test JOBS=4
+
+PYTHON ?= python3
+JOBS ?= auto
+VENV := .venv
+# Stamps live inside the environment, so that removing it removes them.
+LAB := $(VENV)/.installed-lab
+DEV := $(VENV)/.installed-dev
+
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+PY := $(BIN)/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser clean
+.DEFAULT_GOAL := lab
+# Two stages at once would slow each other's browser and kernels down.
+.NOTPARALLEL:
+
+lab: $(LAB)
+	$(PY) -m pagedlab lab
+
+test: lint test-python test-lessons test-browser
+	@echo "== everything passed"
+
+lint: lint-style lint-types
+
+lint-style: $(DEV)
+	@echo "== style"
+	$(PY) -m ruff check .
+
+lint-types: $(DEV)
+	@echo "== types"
+	$(PY) -m mypy
+
+# A stage that collects no test ends with pytest's exit code 5, and so does make.
+test-python: $(DEV)
+	@echo "== library, kernels, widgets: tests and doctests"
+	$(PY) -m pytest -m "not browser" -n $(JOBS) --dist loadfile
+
+test-lessons: $(DEV)
+	@echo "== lessons, cell by cell"
+	$(PY) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 lessons
+
+test-browser: $(DEV)
+	@echo "== lessons in a browser"
+	$(PY) -m pytest -m browser tests
+
+$(LAB): pyproject.toml constraints.txt | $(PY)
+	$(PIP) -c constraints.txt -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(PY)
+	$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@ $(LAB)
+
+$(PY):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedlab needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
