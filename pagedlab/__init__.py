@@ -1,0 +1,83 @@
+"""pagedlab: the limits and the cost of PagedAttention, as experiments that run on your own machine.
+
+The names below are the ones that lessons and learners use. They are looked up when first needed, so
+that `import pagedlab` takes neither torch nor a plotting library with it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pagedlab._env import prepare
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "pagedlab.manager": ("Admission", "Allocation", "BlockManager", "Growth"),
+    "pagedlab.errors": ("DuplicateSequence", "OutOfBlocks", "UnknownSequence"),
+    "pagedlab.events": ("EventLog", "PoolState"),
+    "pagedlab.usage": ("Usage", "Waste"),
+    "pagedlab.table": ("csr_table", "padded_table"),
+    "pagedlab.models": ("LayerGroup", "ModelShape"),
+    "pagedlab.cache": ("PagedKVCache",),
+    "pagedlab.workloads": ("Workload",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("claims", "exercises", "published", "serving", "timing", "waste", "workloads")
+
+__all__ = [
+    "Admission",
+    "Allocation",
+    "BlockManager",
+    "DuplicateSequence",
+    "EventLog",
+    "Growth",
+    "LayerGroup",
+    "ModelShape",
+    "OutOfBlocks",
+    "PagedKVCache",
+    "PoolState",
+    "UnknownSequence",
+    "Usage",
+    "Waste",
+    "Workload",
+    "__version__",
+    "claims",
+    "csr_table",
+    "exercises",
+    "padded_table",
+    "published",
+    "serving",
+    "timing",
+    "waste",
+    "workloads",
+]
+
+if TYPE_CHECKING:
+    from pagedlab import claims, exercises, published, serving, timing, waste, workloads
+    from pagedlab.cache import PagedKVCache
+    from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
+    from pagedlab.events import EventLog, PoolState
+    from pagedlab.manager import Admission, Allocation, BlockManager, Growth
+    from pagedlab.models import LayerGroup, ModelShape
+    from pagedlab.table import csr_table, padded_table
+    from pagedlab.usage import Usage, Waste
+    from pagedlab.workloads import Workload
+
+prepare()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"pagedlab.{name}")
+    else:
+        raise AttributeError(f"module 'pagedlab' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

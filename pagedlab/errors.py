@@ -1,0 +1,37 @@
+"""The three ways a block manager says no.
+
+Each carries its numbers in the message, and each is also the built-in exception that a
+reader would expect, so that `except MemoryError` and `except KeyError` work.
+"""
+
+from __future__ import annotations
+
+
+class OutOfBlocks(MemoryError):
+    """The pool has fewer free blocks than the call needs. Nothing was changed."""
+
+    def __init__(self, what: str, needed: int, free: int, total: int) -> None:
+        super().__init__(f"{what} needs {needed} block(s), but {free} of {total} are free")
+        self.needed = needed
+        self.free = free
+        self.total = total
+
+
+class UnknownSequence(KeyError):
+    """No sequence of that name is in the manager: never allocated, or already freed."""
+
+    def __init__(self, seq_id: object, known: int) -> None:
+        super().__init__(seq_id)
+        self.seq_id = seq_id
+        self._known = known
+
+    def __str__(self) -> str:
+        return f"no sequence {self.seq_id!r}: never allocated, or already freed ({self._known} are here)"
+
+
+class DuplicateSequence(ValueError):
+    """A sequence of that name already holds blocks."""
+
+    def __init__(self, seq_id: object, blocks: int) -> None:
+        super().__init__(f"sequence {seq_id!r} is here already and holds {blocks} block(s); free it first")
+        self.seq_id = seq_id
