@@ -1,0 +1,129 @@
+"""What came before paging: each sequence holds one contiguous piece of the cache for its whole life.
+
+The piece must be as large as the sequence can become, which nobody knows at admission. Two answers
+were common: reserve what the longest request would need, or the next power of two above the request's
+own need (which takes an oracle, and still rounds up).
+
+`ContiguousManager` writes the same events as `BlockManager`, with slots for blocks: its tables are
+ranges. So the same pictures and accounts read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
+from pagedlab.events import Allocate, Append, EventLog, Free, SeqId
+from pagedlab.extents import Buddy, FirstFit
+from pagedlab.usage import Usage, Waste
+
+
+class _Piece(NamedTuple):
+    start: int
+    size: int
+    final: int  # tokens that will be stored in the end
+
+
+class ContiguousManager:
+    """Pieces of `num_slots` slots, one a sequence, each of `piece_size(final)` slots.
+
+    `final` is the number of tokens that a sequence will have stored in the end. `memory` is the
+    allocator that places the pieces, `FirstFit` or `Buddy`.
+
+    >>> m = ContiguousManager(num_slots=64, piece_size=lambda final: 32, memory=FirstFit)
+    >>> m.allocate("A", tokens=10, final=20)
+    range(0, 32)
+    >>> m.usage().waste
+    Waste(reserved=10, internal=12, external=0)
+    """
+
+    block_size = 1
+
+    def __init__(
+        self,
+        num_slots: int,
+        piece_size: Callable[[int], int],
+        memory: type[FirstFit] | type[Buddy],
+        *,
+        record: bool = True,
+    ) -> None:
+        self.num_slots = num_slots
+        self.piece_size = piece_size
+        self._memory = memory(num_slots)
+        self._pieces: dict[SeqId, _Piece] = {}
+        self._num_tokens: dict[SeqId, int] = {}
+        self._events = EventLog()
+        self._log = self._events.append if record else None
+
+    @property
+    def events(self) -> EventLog:
+        """Everything that happened, in order."""
+        return self._events
+
+    @property
+    def num_free_slots(self) -> int:
+        """Slots in no piece."""
+        return self._memory.num_free
+
+    def allocate(self, seq_id: SeqId, tokens: int, final: int) -> range:
+        """Give a new sequence its piece, or raise `OutOfBlocks` when no hole is large enough."""
+        if seq_id in self._pieces:
+            raise DuplicateSequence(seq_id, self._pieces[seq_id].size)
+        if not 0 <= tokens <= final:
+            raise ValueError(f"tokens must be 0 to final ({final}), got {tokens}")
+        size = self.piece_size(final)
+        start = self._memory.take(size)
+        if start is None:
+            raise OutOfBlocks(
+                f"allocate({seq_id!r}): a piece of {size} contiguous slots",
+                size,
+                self.num_free_slots,
+                self.num_slots,
+            )
+        self._pieces[seq_id] = _Piece(start, size, final)
+        self._num_tokens[seq_id] = tokens
+        slots = range(start, start + size)
+        if self._log:
+            self._log(Allocate(seq_id, tokens, slots))
+        return slots
+
+    def append(self, seq_id: SeqId, tokens: int = 1) -> None:
+        """Store `tokens` more tokens; raises `OutOfBlocks` past the end of the piece."""
+        piece = self._get(seq_id)
+        stored = self._num_tokens[seq_id]
+        if stored + tokens > piece.size:
+            raise OutOfBlocks(f"append({seq_id!r}, {tokens} tokens)", tokens, piece.size - stored, piece.size)
+        self._num_tokens[seq_id] = stored + tokens
+        if self._log:
+            self._log(Append(seq_id, tokens, ()))
+
+    def free(self, seq_id: SeqId) -> None:
+        """Let the sequence and its piece go."""
+        piece = self._get(seq_id)
+        self._memory.give(piece.start, piece.size)
+        del self._pieces[seq_id], self._num_tokens[seq_id]
+        if self._log:
+            self._log(Free(seq_id, range(piece.start, piece.start + piece.size)))
+
+    def external_waste(self, next_final: int) -> int:
+        """Free slots in holes too small for a sequence that will have stored `next_final` tokens."""
+        return self._memory.free_in_holes_below(self.piece_size(next_final))
+
+    def usage(self, next_final: int | None = None) -> Usage:
+        """The pool now; `next_final` is what the next request in line will have stored in the end.
+
+        While one waits, what is free in holes too small for it is external waste.
+        """
+        held = self.num_slots - self.num_free_slots
+        stored = sum(self._num_tokens.values())
+        final = sum(piece.final for piece in self._pieces.values())
+        external = 0 if next_final is None else self.external_waste(next_final)
+        waste = Waste(reserved=final - stored, internal=held - final, external=external)
+        return Usage(self.num_slots, held, stored, waste, blocks_in_use=held, blocks_shared=0)
+
+    def _get(self, seq_id: SeqId) -> _Piece:
+        try:
+            return self._pieces[seq_id]
+        except KeyError:
+            raise UnknownSequence(seq_id, len(self._pieces)) from None

@@ -1,0 +1,136 @@
+"""Reading requests from files and making them from published quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pagedlab import published, workloads
+from pagedlab.workloads import WorkloadError
+
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+ROW = "2023-11-16 18:17:03.9799600,4808,10\n"
+
+
+def test_azure_columns_and_seven_decimals_of_a_second():
+    workload = workloads.parse(HEADER + ROW + "2023-11-16 18:17:04.0319601,3180,8\n")
+    assert workload.prompt.tolist() == [4808, 3180] and workload.output.tolist() == [10, 8]
+    assert workload.arrival_ns.tolist() == [0, 52_000_100]
+    assert workload.origin == "recorded"
+
+
+def test_sharegpt_columns_with_others_among_them():
+    workload = workloads.parse("source_row,num_prefill_tokens,num_decode_tokens\n0,74,918\n1,290,905\n")
+    assert workload.prompt.tolist() == [74, 290] and workload.arrival_ns is None
+
+
+def test_requests_come_in_order_of_arrival_and_ties_keep_their_order():
+    workload = workloads.parse("timestamp_ms,input_length,output_length\n5,1,1\n3,2,1\n5,3,1\n")
+    assert workload.prompt.tolist() == [2, 1, 3]
+    assert workload.arrival_ns.tolist() == [0, 2_000_000, 2_000_000]
+
+
+def test_a_byte_order_mark_blank_lines_and_a_missing_last_newline_are_no_errors():
+    assert len(workloads.parse("\ufeff" + HEADER + ROW + "\n" + ROW.rstrip())) == 2
+
+
+def test_whole_numbers_written_as_floats_are_lengths():
+    assert workloads.parse("input_length,output_length\n374.0,44.0\n").prompt.tolist() == [374]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", "is empty"),
+        (HEADER, "holds no request, only a header"),
+        ("a,b\n1,2\n", "line 1: no column of prompt lengths; one of ContextTokens"),
+        ("ContextTokens,b\n1,2\n", "line 1: no column of output lengths"),
+        (
+            HEADER + ROW + "2023-11-16 18:17:04,many,8\n",
+            "line 3: a length must be a whole number of tokens, got 'many'",
+        ),
+        (HEADER + ROW + "2023-11-16 18:17:04,NaN,8\n", "line 3: .* got 'NaN'"),
+        (HEADER + "2023-11-16 18:17:04,1.5,8\n", "line 2: .* got '1.5'"),
+        (HEADER + "2023-11-16 18:17:04,inf,8\n", "line 2: .* got 'inf'"),
+        (HEADER + "2023-11-16 18:17:04,-5,8\n", "line 2: a length must be 1 to 10,000,000 tokens, got '-5'"),
+        (HEADER + "2023-11-16 18:17:04,0,8\n", "line 2: .* got '0'"),
+        (HEADER + "2023-11-16 18:17:04,99999999999999999999,8\n", "line 2: .* 10,000,000"),
+        (HEADER + "2023-11-16 18:17:04,,8\n", "line 2: .* got ''"),
+        (HEADER + "2023-11-16 18:17:04,12\n", r"line 2: 2 column\(s\) only"),
+        (HEADER + "yesterday,12,8\n", "line 2: 'yesterday' is not a date and time"),
+        (
+            "timestamp_ms,input_length,output_length\nsoon,1,1\n",
+            "line 2: 'soon' is not a number of milliseconds",
+        ),
+        (
+            "timestamp_ms,input_length,output_length\nnan,1,1\n",
+            "line 2: 'nan' is not a number of milliseconds",
+        ),
+        (HEADER + "NaT,12,8\n", "line 2: 'NaT' is not a date and time"),
+        (HEADER + "<script>alert(1)</script>" * 20 + ",12,8\n", r"line 2: '<script>.*\.\.\. is not"),
+        ("\x00\x01\x02", "line 1"),
+    ],
+)
+def test_a_row_that_is_no_request_names_file_line_and_rule(text, words):
+    with pytest.raises(WorkloadError, match="^trace.*" + words):
+        workloads.parse(text, name="trace")
+
+
+def test_a_file_that_is_not_there_is_the_systems_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        workloads.load(tmp_path / "none.csv")
+
+
+def test_a_folder_and_a_binary_file_are_one_error_each(tmp_path):
+    with pytest.raises(OSError):
+        workloads.load(tmp_path)
+    binary = tmp_path / "weights.bin"
+    binary.write_bytes(bytes(range(256)) * 100)
+    with pytest.raises(WorkloadError, match="weights.bin, line 1"):
+        workloads.load(binary)
+
+
+def test_a_long_file_shows_its_progress(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(workloads, "_SHOW_PROGRESS_FROM_BYTES", 1)
+    path = tmp_path / "long.csv"
+    path.write_text("input_length,output_length\n" + "3,4\n" * 1000)
+    assert len(workloads.load(path)) == 1000
+    assert "reading long.csv" in capsys.readouterr().err
+    workloads.load(path, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("trace", published.traces())
+def test_a_workload_from_quantiles_has_the_published_quantiles(trace):
+    expected = published.lengths(trace)
+    workload = workloads.named(trace, requests=40_000)
+    assert workload.origin == "assumed" and "quantiles" in workload.name and expected.trace in workload.source
+    for share in (0.1, 0.25, 0.5, 0.75, 0.9):
+        assert np.quantile(workload.prompt, share) == pytest.approx(expected.prompt[share], rel=0.05)
+        assert np.quantile(workload.output, share) == pytest.approx(expected.output[share], rel=0.1, abs=1)
+    assert workload.stored.max() <= expected.longest
+    assert workload.prompt.mean() == pytest.approx(expected.mean[0], rel=0.1)
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_the_same_seed_gives_the_same_requests(name):
+    one, same, other = (workloads.named(name, requests=500, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(one.prompt, same.prompt) and np.array_equal(one.output, same.output)
+    assert not np.array_equal(one.prompt, other.prompt)
+    assert one.prompt.min() >= 1 and one.output.min() >= 1
+
+
+def test_an_unknown_name_lists_those_that_exist():
+    with pytest.raises(KeyError, match="azure-conversation, sharegpt"):
+        workloads.named("azure-conv")
+
+
+def test_spread_zero_makes_all_alike_and_one_changes_nothing():
+    workload = workloads.named("lognormal", requests=2_000)
+    assert workload.with_spread(1) is workload
+    alike = workload.with_spread(0)
+    assert np.unique(alike.prompt).size == 1 and alike.origin == "altered"
+    assert np.median(alike.prompt) == pytest.approx(np.median(workload.prompt), rel=0.01)
+    assert workload.with_spread(2).prompt.std() > workload.prompt.std()
+    with pytest.raises(ValueError, match="0 to 4, got -1"):
+        workload.with_spread(-1)
