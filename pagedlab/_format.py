@@ -1,0 +1,72 @@
+"""How this package writes a number: one place, so that a table, a chart and a message agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def seconds(value: float) -> str:
+    """A duration with three significant digits and a unit.
+
+    >>> seconds(0.01234), seconds(1.5e-6), seconds(75.0)
+    ('12.3 ms', '1.50 us', '75.0 s')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{significant(value / scale)} {unit}"
+    return f"{significant(value / 1e-9)} ns"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units.
+
+    >>> size(512), size(1536), size(24 * 2**30)
+    ('512 B', '1.50 KiB', '24.0 GiB')
+    """
+    unit = "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{significant(count)} {unit}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with that many significant digits and no exponent.
+
+    >>> significant(0.012345), significant(123456), significant(9.999), significant(0)
+    ('0.0123', '123456', '10.0', '0')
+    """
+    if value == 0:
+        return "0"
+    exponent = int(f"{abs(value):.{digits - 1}e}".partition("e")[2])
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
+
+
+def percent(fraction: float) -> str:
+    """A share of one, in percent.
+
+    >>> percent(0.0312), percent(0.5)
+    ('3.1 %', '50 %')
+    """
+    value = 100 * fraction
+    return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Rows of text under a header: the first `left` columns flush left, the others flush right.
+
+    >>> print(table(["case", "ms"], [["a", "1"], ["longer", "10"]]))
+    case    ms
+    a        1
+    longer  10
+    """
+    lines = [list(header), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,184 @@
+"""What paging costs a decode step on this machine's CPU, beside torch and the memory's own speed.
+
+Before anything is timed the answers are checked against float64. torch is timed once before numba is loaded
+and again beside it: a second thread pool that slows torch down must not flatter the kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pagedlab import _format
+from pagedlab.bench_inputs import TORCH, TWIN, Inputs, Settings
+from pagedlab.comparison import Comparison, Spread, Timing
+from pagedlab.timing import Case, compare
+
+HELP = "paged attention against its contiguous twin, torch and the memory's speed, on the CPU"
+READER = "read"
+SLOWED = 1.25  # sdpa beside numba over sdpa alone, from which on a run is not to be trusted
+QUICK, FULL = 7, Settings.rounds
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One run: its sizes, the comparison, torch alone (seconds, None when numba was loaded already), errors.
+
+    `errors` maps a kernel to its largest absolute difference from the float64 answer on the first sequences.
+    """
+
+    settings: Settings
+    comparison: Comparison
+    torch_alone: Spread | None
+    errors: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data: the comparison's record, and both ratios of every case."""
+        record = self.comparison.to_dict()
+        for case in record["cases"]:
+            for key, other in (("ratio_to_sdpa", TORCH), ("ratio_to_twin", TWIN)):
+                spread = self.comparison.ratio(case["name"], other) if self.comparison.rounds else None
+                case[key] = spread and asdict(spread)
+        alone = self.torch_alone and asdict(self.torch_alone)
+        return {
+            "settings": asdict(self.settings),
+            "sdpa_alone_s": alone,
+            "max_abs_error": self.errors,
+            **record,
+        }
+
+    def __str__(self) -> str:
+        comparison = self.comparison
+        if not comparison.rounds:
+            return str(comparison)
+        header = ["case", "layout", "median", "quartiles", "GB/s"]
+        header += ["time / sdpa", "time / twin", "beside sdpa"]
+        rows = [self._row(timing) for timing in comparison.timings]
+        worst = max(self.errors.values())
+        return "\n".join(
+            [
+                comparison.what,
+                _format.table(header, rows, left=2),
+                "ratios are taken within each round, quartiles in brackets: below 1 is faster",
+                *comparison.conditions(),
+                *self._beside(),
+                f"largest difference from the float64 answer: {worst:.1e}",
+            ]
+        )
+
+    def _row(self, timing: Timing) -> list[str]:
+        time, rate = timing.spread, timing.bytes_per_second or math.nan
+        row = [timing.name, timing.layout, _format.seconds(time.median)]
+        row += [f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}", f"{rate / 1e9:.1f}"]
+        for other in (TORCH, TWIN):
+            ratio = self.comparison.ratio(timing.name, other)
+            row.append(f"{ratio.median:.2f} ({ratio.q1:.2f} - {ratio.q3:.2f})")
+        return [*row, "" if timing.name == TORCH else self.comparison.difference(timing.name, TORCH)]
+
+    def _beside(self) -> list[str]:
+        if self.torch_alone is None:
+            return []
+        alone, beside = self.torch_alone.median, self.comparison[TORCH].median
+        times = f"{_format.seconds(alone)}, beside it: {_format.seconds(beside)}"
+        lines = [f"sdpa before numba was loaded: {times}"]
+        if beside > SLOWED * alone:
+            lines.append(
+                "WARNING: sdpa was slowed down, by numba's threads or by other work on this machine. Until a "
+                "run on an idle machine says otherwise, the ratios to it flatter the kernels."
+            )
+        return lines
+
+
+def run(settings: Settings, *, progress: Callable[[int, int], object] | None = None) -> Bench:
+    """Check the kernels' answers, then time them. Ctrl-C keeps the rounds that were finished.
+
+    Raises ImportError when torch or numba is missing, ArithmeticError when an answer is wrong.
+    """
+    import torch
+
+    numba_loaded = "numba" in sys.modules
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(settings.threads)
+    try:
+        data = Inputs(settings)
+        sdpa = Case(TORCH, data.sdpa, "HND, contiguous", settings.bytes_read)
+        alone = None if numba_loaded else compare([sdpa], repeats=min(settings.rounds, QUICK))[TORCH].spread
+        # Not at the top: numba's threads must not be there while torch is timed alone.
+        import pagedlab_kernels.cpu  # noqa: F401
+
+        errors = data.check()
+        cases = [
+            Case(TWIN, data.twin, "HND, contiguous", settings.bytes_read),
+            *(
+                Case(f"paged {size}", data.paged(size), "HND, shuffled blocks", settings.bytes_read)
+                for size in settings.block_sizes
+            ),
+            sdpa,
+            Case(READER, data.read, "as it lies in memory", settings.bytes_read),
+        ]
+        comparison = compare(
+            cases, what=_what(settings), repeats=settings.rounds, seed=settings.seed, progress=progress
+        )
+    finally:
+        torch.set_num_threads(threads_before)
+    return Bench(settings, comparison, alone, errors)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    default = asdict(Settings())
+    for name, meaning in (
+        ("threads", "threads of every kernel"),
+        ("seqs", "sequences"),
+        ("tokens", "tokens in each sequence"),
+        ("kv-heads", "KV heads"),
+        ("q-heads", "query heads"),
+        ("head-dim", "elements in a head"),
+        ("seed", "of the data, the tables and the order of cases"),
+    ):
+        value = default[name.replace("-", "_")]
+        text = f"{meaning} (default: {value})"
+        parser.add_argument(f"--{name}", type=int, default=value, help=text, metavar="N")
+    sizes = default["block_sizes"]
+    text = f"tokens in a block (default: {','.join(map(str, sizes))})"
+    parser.add_argument("--block-sizes", type=_sizes, default=sizes, help=text, metavar="N,N,...")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"interleaved rounds (default: {FULL})")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds instead of {FULL}")
+
+
+def command(args: argparse.Namespace) -> int:
+    rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL
+    chosen = {name: getattr(args, name) for name in Settings.__dataclass_fields__ if name != "rounds"}
+    settings = Settings(**chosen, rounds=rounds)
+    try:
+        result = run(settings, progress=_show_progress if sys.stderr.isatty() else None)
+    except (ImportError, ArithmeticError) as error:
+        print(f"{args.prog}: {error}; `pagedlab doctor` says more", file=sys.stderr)
+        return 1
+    print(json.dumps(result.to_dict(), indent=2, allow_nan=False) if args.json else result)
+    return 130 if result.comparison.stopped else 0
+
+
+def _what(settings: Settings) -> str:
+    s = settings
+    return (
+        f"decode attention: {s.seqs} sequences x {s.tokens} tokens, {s.q_heads} query and {s.kv_heads} KV "
+        f"heads x {s.head_dim}, fp32, head-major, {_format.size(s.bytes_read)} of K and V per call"
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 1,16,128"
+        ) from None
+
+
+def _show_progress(done: int, rounds: int) -> None:
+    print(f"\rround {done} of {rounds}", end="\n" if done == rounds else "", file=sys.stderr, flush=True)

@@ -1,0 +1,63 @@
+"""The `pagedlab` command: one table of subcommands, each in the module that does its work.
+
+A command module has a line of `HELP`, `add_arguments(parser)` and `command(args) -> exit code`, and imports
+nothing heavy at its top, so `pagedlab --help` answers at once. Exit codes: 0 done, 1 something does not work
+here, 2 the arguments or a file were wrong, 130 stopped with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pagedlab import __version__, bench, doctor, lab
+
+COMMANDS = {"doctor": doctor, "lab": lab, "bench": bench}
+EXPECTED = (ValueError, TypeError, IndexError, OSError, lab.LabError)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a mistake costs one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = _Parser(prog="pagedlab", description="PagedAttention as a chapter you can run.")
+    top.add_argument("--version", action="version", version=f"pagedlab {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=module.HELP, description=(module.__doc__ or "").partition("\n\n")[0]
+        )
+        module.add_arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
+        sub.set_defaults(run=module.command, prog=sub.prog)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    >>> main(["bench", "--threads", "none"])
+    Traceback (most recent call last):
+    SystemExit: 2
+    """
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        print(f"{args.prog}: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`). Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except EXPECTED as error:
+        print(f"{args.prog}: {error}", file=sys.stderr)
+        return 2

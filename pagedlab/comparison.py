@@ -1,0 +1,210 @@
+"""What a comparison of times found: plain records, and the few questions that may be asked of them.
+
+`pagedlab.timing` fills these in. A record holds every sample and every condition, so that a table, a chart
+and a file are made from the same thing, and a ratio can be asked between any two cases of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pagedlab import _format
+
+FASTER, SLOWER, NO_DIFFERENCE, TOO_FEW = "faster", "slower", "no difference seen", "too few rounds"
+# Quartiles of fewer values than this are the values themselves.
+FEWEST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle of some values and the quartiles around it."""
+
+    q1: float
+    median: float
+    q3: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """
+        >>> Spread.of([4.0, 1.0, 3.0, 2.0, 5.0])
+        Spread(q1=2.0, median=3.0, q3=4.0)
+        """
+        ordered = sorted(values)
+        if len(ordered) < 2:
+            only = ordered[0] if ordered else math.nan
+            return cls(only, only, only)
+        return cls(*statistics.quantiles(ordered, n=4, method="inclusive"))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one case took: seconds per call, one number per round."""
+
+    name: str
+    layout: str
+    bytes_moved: int | None
+    calls: int
+    seconds: tuple[float, ...]
+
+    @property
+    def spread(self) -> Spread:
+        return Spread.of(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """Seconds per call; NaN when no round was finished."""
+        return self.spread.median
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Bytes moved by one call over its median time, where the case said how many."""
+        return self.bytes_moved / self.median if self.bytes_moved and self.median > 0 else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several cases timed against each other, with the conditions that make the numbers mean something.
+
+    `again` is the baseline's second run in each round, in seconds per call. `stopped` says why it ended
+    before `planned` rounds, "" when it did not.
+    """
+
+    what: str
+    baseline: str
+    timings: tuple[Timing, ...]
+    again: tuple[float, ...]
+    device: str
+    clock: str
+    threads: dict[str, int]
+    versions: dict[str, str | None]
+    warmup: int
+    planned: int
+    seed: int
+    stopped: str
+
+    def __getitem__(self, name: str) -> Timing:
+        """The timing of the case with that name; raises KeyError that lists the names there are."""
+        for timing in self.timings:
+            if timing.name == name:
+                return timing
+        raise KeyError(f"no case {name!r}; there are {', '.join(t.name for t in self.timings)}")
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that were finished."""
+        return len(self.again)
+
+    def ratio(self, name: str, to: str | None = None) -> Spread:
+        """Time of `name` over time of `to` (the baseline), taken within each round: below 1 is faster."""
+        return _ratio(self[name].seconds, self[to or self.baseline].seconds)
+
+    @property
+    def noise_floor(self) -> float:
+        """How far the baseline strays from itself: 0.03 when a quartile of A'/A lies 3 % from 1."""
+        spread = _ratio(self.again, self[self.baseline].seconds)
+        return max(max(value, 1 / value) for value in (spread.q1, spread.median, spread.q3)) - 1
+
+    def difference(self, name: str, to: str | None = None) -> str:
+        """FASTER or SLOWER when the median ratio leaves the noise floor and both quartiles agree, else
+        NO_DIFFERENCE; TOO_FEW when there are not rounds enough to say."""
+        if self.rounds < FEWEST_ROUNDS:
+            return TOO_FEW
+        spread, floor = self.ratio(name, to), self.noise_floor
+        if spread.median < 1 / (1 + floor) and spread.q3 < 1:
+            return FASTER
+        if spread.median > 1 + floor and spread.q1 > 1:
+            return SLOWER
+        return NO_DIFFERENCE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole record as plain data; times in seconds, rates in bytes a second."""
+        return {
+            "kind": "measured",
+            "what": self.what,
+            "device": self.device,
+            "clock": self.clock,
+            "threads": dict(self.threads),
+            "versions": dict(self.versions),
+            "baseline": self.baseline,
+            "noise_floor": _plain(self.noise_floor),
+            "rounds": self.rounds,
+            "planned_rounds": self.planned,
+            "warmup_rounds": self.warmup,
+            "seed": self.seed,
+            "stopped": self.stopped,
+            "cases": [self._case(timing) for timing in self.timings],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def _case(self, timing: Timing) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "name": timing.name,
+            "layout": timing.layout,
+            "bytes_moved": timing.bytes_moved,
+            "calls_per_round": timing.calls,
+            "seconds": list(timing.seconds),
+        }
+        if self.rounds:
+            time, ratio = timing.spread, self.ratio(timing.name)
+            plain |= {
+                "median_s": time.median,
+                "quartiles_s": [time.q1, time.q3],
+                "ratio": _plain(ratio.median),
+                "ratio_quartiles": [_plain(ratio.q1), _plain(ratio.q3)],
+                "bytes_per_second": timing.bytes_per_second,
+                "difference": self.difference(timing.name),
+            }
+        return plain
+
+    def __str__(self) -> str:
+        if not self.rounds:
+            return f"{self.what or 'comparison'}: stopped before the first round was finished"
+        rated = any(timing.bytes_moved for timing in self.timings)
+        header = ["case", "layout", "median", "quartiles", f"time / {self.baseline}", "(quartiles)"]
+        header += ["GB/s"] * rated + ["reading"]
+        lines = [_format.table(header, [self._row(timing, rated) for timing in self.timings], left=2)]
+        if self.what:
+            lines.insert(0, self.what)
+        return "\n".join([*lines, *self.conditions()])
+
+    def conditions(self) -> list[str]:
+        """Where, with what and how this was measured, in lines for a person."""
+        threads = ", ".join(f"{name} {count}" for name, count in self.threads.items()) or "not asked"
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items() if version)
+        early = f" ({self.stopped}; {self.planned} were planned)" if self.stopped else ""
+        noise = f"noise floor {_format.percent(self.noise_floor)} ({self.baseline} against itself)"
+        return [
+            f"measured on {self.device}; threads: {threads}; {versions}",
+            f"{self.rounds} interleaved rounds{early} after {self.warmup} of warm-up, {self.clock}, "
+            f"seed {self.seed}; {noise}",
+        ]
+
+    def _row(self, timing: Timing, rated: bool) -> list[str]:
+        time, ratio = timing.spread, self.ratio(timing.name)
+        rate = timing.bytes_per_second
+        row = [
+            timing.name,
+            timing.layout,
+            _format.seconds(time.median),
+            f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}",
+            f"{ratio.median:.2f}",
+            f"{ratio.q1:.2f} - {ratio.q3:.2f}",
+        ]
+        row += [f"{rate / 1e9:.1f}" if rate else ""] * rated
+        return [*row, "baseline" if timing.name == self.baseline else self.difference(timing.name)]
+
+
+def _ratio(above: Iterable[float], below: Iterable[float]) -> Spread:
+    # A clock too coarse for the call reads zero; then nothing can be said of the ratio in that round.
+    return Spread.of(a / b for a, b in zip(above, below, strict=True) if a > 0 and b > 0)
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,174 @@
+"""What attention over given block tables costs here, beside its contiguous twin.
+
+`AttentionCost` keeps a pool of K and V in memory and runs one decode step over whatever block tables it
+is shown: the tables of a picture, of a run, of a learner. The twin reads the same values from contiguous
+rows with the same kernel, so the two differ in the table and in nothing else; before anything is timed,
+their answers are compared.
+
+Both lie head-major ([kv_heads, tokens, head_dim] in a sequence, HND in a block), where a head's tokens
+are neighbours. The size of the pool decides the heads: K and V take 64 MiB each, beyond most caches,
+because a kernel that reads from cache says nothing about one that reads from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from pagedlab_kernels import backends, contiguous_attention, paged_attention
+
+from pagedlab import timing
+from pagedlab.events import SeqId
+from pagedlab.table import padded_table
+
+BYTES_A_SIDE = 64 * 2**20
+QUERY_GROUP = 4
+"""Query heads to a KV head, as in Llama 3."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The shape of one layer: fp32, `QUERY_GROUP` query heads to each KV head."""
+
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of K, or of V, that one token takes."""
+        return 4 * self.kv_heads * self.head_dim
+
+    def __str__(self) -> str:
+        return f"{QUERY_GROUP * self.kv_heads} query and {self.kv_heads} KV heads of {self.head_dim}, fp32"
+
+
+def heads_for(num_slots: int) -> Heads:
+    """The most heads of a common shape whose K fits into `BYTES_A_SIDE` for `num_slots` tokens.
+
+    >>> heads_for(16_384)
+    Heads(kv_heads=8, head_dim=128)
+    >>> heads_for(1_000_000)
+    Heads(kv_heads=1, head_dim=64)
+    """
+    for heads in (Heads(8, 128), Heads(4, 128), Heads(2, 128), Heads(1, 128)):
+        if heads.bytes_per_token * num_slots <= BYTES_A_SIDE:
+            return heads
+    return Heads(1, 64)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One decode step over some tables: `comparison` has the cases "contiguous" and "paged".
+
+    `difference` is the largest one between the two answers, `tokens` and `sequences` what was read.
+    """
+
+    comparison: timing.Comparison
+    heads: Heads
+    tokens: int
+    sequences: int
+    block_size: int
+    difference: float
+
+
+class AttentionCost:
+    """Times `paged_attention` over block tables of one pool of `num_slots` slots.
+
+    Raises `MemoryError` or `RuntimeError` from torch when the pool does not fit into memory.
+
+    >>> cost = AttentionCost(num_slots=64, heads=Heads(1, 16))
+    >>> result = cost.measure({"A": [3, 0], "B": [1]}, {"A": 20, "B": 5}, block_size=16, repeats=3)
+    >>> result.tokens, result.difference < 1e-5
+    (25, True)
+    """
+
+    def __init__(self, num_slots: int, heads: Heads | None = None, seed: int = 0) -> None:
+        self.num_slots = num_slots
+        self.heads = heads or heads_for(num_slots)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.backend = next(
+            backend.name
+            for backend in backends()
+            if backend.available and backend.for_speed and backend.runs_on in (self.device, "any device")
+        )
+        rng = np.random.default_rng(seed)
+        size = num_slots * self.heads.kv_heads * self.heads.head_dim
+        self._key, self._value = (
+            torch.from_numpy(rng.standard_normal(size, dtype=np.float32)).to(self.device) for _ in "KV"
+        )
+
+    def measure(
+        self,
+        tables: Mapping[SeqId, Sequence[int]],
+        num_tokens: Mapping[SeqId, int],
+        block_size: int,
+        *,
+        repeats: int = 9,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> Cost:
+        """Run one decode step over the tables, `repeats` times on both sides, interleaved.
+
+        Raises `IndexError` for a block outside the pool and `ValueError` when there is nothing to read,
+        or when the two sides disagree.
+        """
+        sequences = [seq for seq in tables if num_tokens[seq] > 0]
+        if not sequences:
+            raise ValueError("no sequence stores a token at this moment")
+        table = torch.from_numpy(padded_table([tables[seq] for seq in sequences])).to(self.device)
+        lengths = torch.tensor([num_tokens[seq] for seq in sequences], dtype=torch.int32, device=self.device)
+        pools = self._paged(self._key, block_size), self._paged(self._value, block_size)
+        query = self._query(len(sequences))
+        paged = paged_attention(query, *pools, table, lengths)
+        keys, values = (_gather(pool, table, lengths) for pool in pools)
+        contiguous = contiguous_attention(query, keys, values, lengths)
+        difference = (paged - contiguous).abs().max().item()
+        if not difference < 1e-4:
+            raise ValueError(f"paged and contiguous attention disagree by {difference:.2g}")
+        read = 2 * int(lengths.sum()) * self.heads.bytes_per_token
+        cases = [
+            timing.Case(
+                "contiguous",
+                lambda: contiguous_attention(query, keys, values, lengths, check=False),
+                "head-major",
+                read,
+            ),
+            timing.Case(
+                f"paged, blocks of {block_size}",
+                lambda: paged_attention(query, *pools, table, lengths, check=False),
+                "HND",
+                read,
+            ),
+        ]
+        comparison = timing.compare(
+            cases,
+            what=f"one decode step, one layer, {self.heads}; kernel: {self.backend}",
+            repeats=repeats,
+            warmup=1,
+            clock=timing.CudaClock() if self.device == "cuda" else None,
+            should_stop=should_stop,
+        )
+        return Cost(comparison, self.heads, int(lengths.sum()), len(sequences), block_size, difference)
+
+    def _paged(self, pool: torch.Tensor, block_size: int) -> torch.Tensor:
+        """The pool in such blocks: HND in memory, viewed as `[blocks, block_size, kv_heads, head_dim]`."""
+        blocks = self.num_slots // block_size
+        kv_heads, head_dim = self.heads.kv_heads, self.heads.head_dim
+        used = pool[: blocks * block_size * kv_heads * head_dim]
+        return used.view(blocks, kv_heads, block_size, head_dim).transpose(1, 2)
+
+    def _query(self, sequences: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(1)
+        shape = (sequences, QUERY_GROUP * self.heads.kv_heads, self.heads.head_dim)
+        return torch.randn(shape, generator=generator).to(self.device)
+
+
+def _gather(pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Each sequence's tokens in one row, head-major, viewed as `[seqs, max_len, kv_heads, head_dim]`."""
+    _, block_size, kv_heads, head_dim = pool.shape
+    rows = torch.empty(len(lengths), kv_heads, int(lengths.max()), head_dim, device=pool.device)
+    for row, blocks, length in zip(rows, table.long(), lengths.tolist(), strict=True):
+        held = pool[blocks[: -(-length // block_size)]]  # [blocks, block_size, kv_heads, head_dim]
+        row[:, :length] = held.flatten(0, 1)[:length].transpose(0, 1)
+    return rows.transpose(1, 2)

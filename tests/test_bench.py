@@ -1,0 +1,115 @@
+"""The record of `pagedlab bench` at tiny sizes: its shape and its answers, never its times."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pagedlab import bench, cli, machine
+from pagedlab.bench_inputs import Settings
+
+pytest.importorskip("numba")
+TINY = [
+    "--seqs",
+    "3",
+    "--tokens",
+    "37",
+    "--kv-heads",
+    "2",
+    "--q-heads",
+    "6",
+    "--head-dim",
+    "16",
+    "--threads",
+    "1",
+]
+TINY += ["--block-sizes", "1,5,16", "--rounds", "5"]
+NAMES = ["contiguous", "paged 1", "paged 5", "paged 16", "sdpa", "read"]
+
+
+def test_the_record_is_complete(capsys) -> None:
+    assert cli.main(["bench", *TINY, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [case["name"] for case in record["cases"]] == NAMES
+    assert record["baseline"] == "contiguous"
+    assert record["rounds"] == 5
+    assert record["settings"]["block_sizes"] == [1, 5, 16]
+    assert record["threads"] == {"torch": 1, "numba": 1}
+    assert set(record["max_abs_error"]) == set(NAMES) - {"read"}
+    for case in record["cases"]:
+        assert case["bytes_moved"] == 2 * 4 * 3 * 37 * 2 * 16
+        assert len(case["seconds"]) == 5
+        assert case["ratio_to_sdpa"]["median"] > 0 and case["ratio_to_twin"]["median"] > 0
+    assert record["cases"][4]["ratio_to_sdpa"] == {"q1": 1.0, "median": 1.0, "q3": 1.0}
+
+
+def test_the_table_names_cases_conditions_and_ratios(capsys) -> None:
+    assert cli.main(["bench", *TINY]) == 0
+    out = capsys.readouterr().out
+    for text in [
+        *NAMES,
+        "time / sdpa",
+        "time / twin",
+        "GB/s",
+        "noise floor",
+        machine.cpu_device(),
+        "37 tokens",
+    ]:
+        assert text in out
+
+
+def test_threads_of_torch_are_put_back() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    bench.run(
+        Settings(seqs=1, tokens=8, kv_heads=1, q_heads=1, head_dim=8, block_sizes=(4,), threads=1, rounds=1)
+    )
+    assert torch.get_num_threads() == before
+
+
+def test_a_wrong_answer_is_never_timed(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from pagedlab.bench_inputs import Inputs
+
+    monkeypatch.setattr(Inputs, "sdpa", lambda self: self.query)
+    assert cli.main(["bench", *TINY]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "sdpa is off by" in err and err.count("\n") == 1
+
+
+def test_ctrl_c_prints_the_rounds_that_were_finished(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def interrupt(done: int, rounds: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "_show_progress", interrupt)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert cli.main(["bench", *TINY]) == 130
+    assert "2 interleaved rounds (interrupted; 5 were planned)" in capsys.readouterr().out
+
+
+def test_the_buffer_is_one_cache_whatever_the_number_of_block_sizes() -> None:
+    few, many = Settings(block_sizes=(16,)), Settings(block_sizes=(1, 8, 16, 32, 128))
+    assert few.buffer_bytes == many.buffer_bytes == few.bytes_read == 2**28
+    assert Settings(tokens=100, block_sizes=(1, 64)).slots == 16 * 128, "the last block may be part-filled"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seqs", "0"], "seqs=0: must be at least 1"),
+        (["--rounds", "0"], "rounds=0: must be at least 1"),
+        (["--q-heads", "12"], "q_heads=12: must be a multiple of kv_heads=8"),
+        (["--block-sizes", "16,0"], "block_sizes=[16, 0]"),
+        (["--block-sizes", "16,16"], "block_sizes=[16, 16]"),
+        (["--threads", "100000"], "threads=100000: this process may use"),
+        (["--seqs", "100000000"], "more than half of this machine's"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_one_line(arguments: list[str], message: str, capsys) -> None:
+    assert cli.main(["bench", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("pagedlab bench: ") and message in err and err.count("\n") == 1

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pagedlab import __version__, cli
+
+HEAVY = "{'torch', 'triton', 'numba', 'plotly', 'jupyterlab', 'IPython', 'ipywidgets'}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["bench", "--help"], ["lab", "--help"], ["doctor", "--help"], ["--version"]]
+)
+def test_help_imports_nothing_heavy(run_python, arguments: list[str]) -> None:
+    code = f"""
+import atexit, sys
+from pagedlab import cli
+atexit.register(lambda: print('loaded', sorted({HEAVY} & set(sys.modules))))
+sys.exit(cli.main({arguments}))
+"""
+    ran = run_python("-c", code)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.rstrip().endswith("loaded []")
+
+
+def test_version(capsys) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"pagedlab {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "pagedlab: the following arguments are required: COMMAND"),
+        (["bnech"], "pagedlab: argument COMMAND: invalid choice: 'bnech'"),
+        (["bench", "--threads", "two"], "pagedlab bench: argument --threads: invalid int value: 'two'"),
+        (["bench", "--block-sizes", "1;2"], "'1;2' is not a list of whole numbers such as 1,16,128"),
+        (["doctor", "--loud"], "unrecognized arguments: --loud"),
+    ],
+)
+def test_a_mistake_costs_one_line_and_exit_code_2(arguments: list[str], message: str, capsys) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    out, err = capsys.readouterr()
+    assert exit_.value.code == 2
+    assert out == ""
+    assert message in err and err.count("\n") == 1 and "--help" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "pagedlab doctor: stopped\n"),
+        (ValueError("tokens=0: must be at least 1"), 2, "pagedlab doctor: tokens=0: must be at least 1\n"),
+        (
+            FileNotFoundError(2, "No such file", "a.csv"),
+            2,
+            "pagedlab doctor: [Errno 2] No such file: 'a.csv'\n",
+        ),
+    ],
+)
+def test_what_goes_wrong_in_a_command(error, code, said, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli.doctor, "command", fail)
+    assert cli.main(["doctor"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no user can cause keeps its traceback."""
+
+    def fail(args: object) -> int:
+        raise KeyError("a mistake in the program")
+
+    monkeypatch.setattr(cli.doctor, "command", fail)
+    with pytest.raises(KeyError):
+        cli.main(["doctor"])
+
+
+def test_a_reader_that_goes_away_is_no_error(child_environment: dict[str, str]) -> None:
+    code = """
+import sys
+from pagedlab import cli, doctor
+doctor.examine = lambda: iter([doctor.Check("x", "ok", "y" * 99)] * 9999)
+sys.exit(cli.main(["doctor"]))
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], env=child_environment, text=True, **pipes) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+def test_python_m_pagedlab_is_the_same_command(run_python) -> None:
+    ran = run_python("-m", "pagedlab", "doctor", "--json")
+    assert json.loads(ran.stdout)["checks"][0]["topic"] == "python"

@@ -1,0 +1,245 @@
+"""Timing on a clock that only moves when a case says so: no test here depends on how fast anything runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pagedlab import timing
+from pagedlab.timing import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, Case, CaseFailed, HostClock, compare
+
+
+class FakeTime:
+    """A clock and the work that moves it."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.log: list[str] = []
+
+    def clock(self) -> HostClock:
+        return HostClock(now=lambda: self.time)
+
+    def takes(self, name: str, *durations: float) -> Callable[[], None]:
+        """A case that takes these durations in turn, over and over."""
+        turns: Iterator[float] = iter(())
+
+        def call() -> None:
+            nonlocal turns
+            duration = next(turns, None)
+            if duration is None:
+                turns = iter(durations)
+                duration = next(turns)
+            self.time += duration
+            self.log.append(name)
+
+        return call
+
+
+@pytest.fixture
+def fake() -> FakeTime:
+    return FakeTime()
+
+
+def test_medians_quartiles_and_rates(fake: FakeTime) -> None:
+    cases = [
+        Case("a", fake.takes("a", 1.0), "dense", bytes_moved=8),
+        Case("b", fake.takes("b", 1.0, 2.0, 3.0, 4.0, 5.0), "sparse", bytes_moved=30),
+    ]
+    result = compare(cases, repeats=5, warmup=5, clock=fake.clock())
+    assert result["b"].spread == timing.Spread(2.0, 3.0, 4.0)
+    assert result["b"].bytes_per_second == 10
+    assert result["a"].bytes_per_second == 8
+    assert [t.layout for t in result.timings] == ["dense", "sparse"]
+
+
+def test_ratios_are_taken_within_a_round(fake: FakeTime) -> None:
+    """The machine slows down fivefold half way; the ratio within a round does not notice."""
+
+    def slowing(base: float) -> Callable[[], None]:
+        def call() -> None:
+            fake.time += base * (1 if fake.time < 60 else 5)
+
+        return call
+
+    result = compare({"a": slowing(1.0), "b": slowing(2.0)}, repeats=40, warmup=1, clock=fake.clock())
+    assert result["b"].spread.q3 > 4 * result["b"].spread.q1
+    assert result.ratio("b") == timing.Spread(2.0, 2.0, 2.0)
+    assert result.ratio("a", to="b").median == 0.5
+
+
+@pytest.mark.parametrize(
+    ("durations", "reading"),
+    [
+        ((1.0,), NO_DIFFERENCE),
+        ((1.04,), NO_DIFFERENCE),
+        ((1.5,), SLOWER),
+        ((0.5,), FASTER),
+        ((0.1, 9), NO_DIFFERENCE),
+    ],
+)
+def test_a_ratio_inside_the_noise_is_no_difference(
+    fake: FakeTime, durations: tuple[float, ...], reading: str
+) -> None:
+    # The baseline runs twice a round, so that A'/A is 1.1, 1/1.1, 1.1, … : a noise floor of about 10 %.
+    noisy = fake.takes("a", 1.0, 1.1, 1.1, 1.0)
+    result = compare({"a": noisy, "b": fake.takes("b", *durations)}, repeats=20, warmup=2, clock=fake.clock())
+    assert 0.09 < result.noise_floor < 0.11
+    assert result.difference("b") == reading
+
+
+def test_few_rounds_say_nothing(fake: FakeTime) -> None:
+    cases = {"a": fake.takes("a", 1.0), "b": fake.takes("b", 9.0)}
+    assert compare(cases, repeats=4, clock=fake.clock()).difference("b") == TOO_FEW
+
+
+def test_every_round_runs_every_case_and_the_baseline_twice(fake: FakeTime) -> None:
+    cases = {name: fake.takes(name, 1.0) for name in "abc"}
+    compare(cases, baseline="b", repeats=30, warmup=2, clock=fake.clock())
+    rounds = [fake.log[i : i + 4] for i in range(0, len(fake.log), 4)]
+    assert len(rounds) == 32
+    assert all(sorted(order) == ["a", "b", "b", "c"] for order in rounds)
+    assert len({tuple(order) for order in rounds[2:]}) > 5, "the order is drawn anew each round"
+
+
+def test_the_order_follows_the_seed() -> None:
+    def order(seed: int) -> list[str]:
+        fake = FakeTime()
+        compare({n: fake.takes(n, 1.0) for n in "abcd"}, repeats=6, seed=seed, clock=fake.clock())
+        return fake.log
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+def test_short_calls_are_repeated_to_fill_a_sample(fake: FakeTime) -> None:
+    result = compare(
+        {"short": fake.takes("short", 0.25), "long": fake.takes("long", 4.0)},
+        repeats=3,
+        warmup=1,
+        min_time=1.0,
+        clock=fake.clock(),
+    )
+    assert [t.calls for t in result.timings] == [4, 1]
+    assert result["short"].median == 0.25, "seconds are per call"
+    assert result.again == (0.25, 0.25, 0.25)
+
+
+def test_stopping_keeps_whole_rounds_only(fake: FakeTime) -> None:
+    cases = {"a": fake.takes("a", 1.0), "b": fake.takes("b", 1.0)}
+    # Warm-up takes 3 samples, every round 3: the eleventh question falls into the third round.
+    asked = iter(range(1000))
+    result = compare(cases, repeats=50, warmup=1, clock=fake.clock(), should_stop=lambda: next(asked) >= 10)
+    assert (result.rounds, result.planned, result.stopped) == (2, 50, "stopped as asked")
+    assert "2 interleaved rounds (stopped as asked; 50 were planned)" in str(result)
+
+
+def test_stopping_before_the_first_round_is_a_record_of_nothing(fake: FakeTime) -> None:
+    result = compare({"a": fake.takes("a", 1.0)}, clock=fake.clock(), should_stop=lambda: True)
+    assert result.rounds == 0
+    assert math.isnan(result["a"].median)
+    assert result.difference("a") == TOO_FEW
+    assert json.loads(result.to_json())["noise_floor"] is None
+    assert "stopped before the first round" in str(result)
+
+
+def test_ctrl_c_keeps_what_was_measured(fake: FakeTime) -> None:
+    def interrupted_in_round_three() -> None:
+        fake.time += 1.0
+        fake.log.append("a")
+        if len(fake.log) == 6:
+            raise KeyboardInterrupt
+
+    # Two runs a round: warm-up 1-2, then rounds of 3-4 and 5-6.
+    result = compare({"a": interrupted_in_round_three}, repeats=9, warmup=1, clock=fake.clock())
+    assert (result.rounds, result.stopped) == (1, "interrupted")
+
+
+def test_ctrl_c_with_nothing_measured_goes_on(fake: FakeTime) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare({"a": interrupted}, clock=fake.clock())
+
+
+def test_a_failing_case_is_named(fake: FakeTime) -> None:
+    def broken() -> None:
+        raise ValueError("table row 3 is too short")
+
+    with pytest.raises(
+        CaseFailed, match="case 'paged 16' failed: ValueError: table row 3 is too short"
+    ) as info:
+        compare({"a": fake.takes("a", 1.0), "paged 16": broken}, clock=fake.clock())
+    assert isinstance(info.value.__cause__, ValueError)
+
+
+def test_progress_counts_rounds(fake: FakeTime) -> None:
+    seen: list[tuple[int, int]] = []
+    compare({"a": fake.takes("a", 1.0)}, repeats=3, clock=fake.clock(), progress=lambda *p: seen.append(p))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_clock_that_does_not_move_gives_no_ratio(fake: FakeTime) -> None:
+    result = compare({"a": lambda: None, "b": lambda: None}, repeats=5, min_time=0.0, clock=fake.clock())
+    assert result.difference("b") == NO_DIFFERENCE
+    assert json.loads(result.to_json())["cases"][1]["ratio"] is None
+    assert "a" in str(result)
+
+
+def test_the_record_names_its_conditions(fake: FakeTime) -> None:
+    cases = [
+        Case("twin", fake.takes("twin", 1.0), "HND, contiguous", bytes_moved=10**9),
+        Case("paged 16", fake.takes("paged 16", 2.0), "HND, block 16", bytes_moved=10**9),
+    ]
+    result = compare(cases, what="decode attention", repeats=5, clock=fake.clock())
+    record = json.loads(result.to_json())
+    assert record["kind"] == "measured"
+    assert record["what"] == "decode attention"
+    assert record["device"] and record["versions"]["numpy"] and record["clock"] == "perf_counter"
+    paged = record["cases"][1]
+    assert (paged["median_s"], paged["ratio"], paged["difference"]) == (2.0, 2.0, SLOWER)
+    assert paged["layout"] == "HND, block 16"
+    assert len(paged["seconds"]) == 5
+    for text in ("decode attention", "time / twin", "HND, block 16", "noise floor 0.0 %", record["device"]):
+        assert text in str(result)
+
+
+@pytest.mark.parametrize(
+    ("cases", "options", "error", "message"),
+    [
+        ({}, {}, ValueError, "nothing to time"),
+        ({"a": 3}, {}, TypeError, "neither a Case nor a name with a call"),
+        ([Case("a", print), Case("a", print)], {}, ValueError, "names must differ"),
+        ({"a": print}, {"baseline": "b"}, ValueError, "baseline='b': not among the cases a"),
+        ({"a": print}, {"repeats": 0}, ValueError, "repeats=0"),
+        ({"a": print}, {"repeats": 2.5}, ValueError, "repeats=2.5"),
+        ({"a": print}, {"warmup": 0}, ValueError, "warmup=0"),
+        ({"a": print}, {"min_time": math.nan}, ValueError, "min_time=nan"),
+    ],
+)
+def test_bad_input_is_one_clear_error(cases, options, error, message) -> None:
+    with pytest.raises(error, match=message):
+        compare(cases, **options)
+
+
+def test_an_unknown_case_lists_the_known_ones(fake: FakeTime) -> None:
+    result = compare({"a": fake.takes("a", 1.0)}, repeats=1, clock=fake.clock())
+    with pytest.raises(KeyError, match="no case 'z'; there are a"):
+        result["z"]
+
+
+@pytest.mark.gpu
+def test_cuda_events_time_what_the_gpu_does() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    small, large = (torch.ones(n, n, device="cuda") for n in (64, 4096))
+    result = compare(
+        {"small": lambda: small @ small, "large": lambda: large @ large}, repeats=5, clock=timing.CudaClock()
+    )
+    assert result.clock == "CUDA events"
+    assert "GiB" in result.device
+    assert all(value > 0 for value in result["large"].seconds)
