@@ -1,0 +1,77 @@
+"""Claim: smaller blocks waste less, because only the last block of a sequence is part filled.
+
+A sequence of n tokens wastes -n % B slots of its last block: at most B - 1, and (B - 1) / 2 on average
+where lengths are spread evenly over a block. The trap is "evenly": lengths that are all multiples of
+some size waste nothing up to that size, so that there a smaller block saves nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pagedlab import published, waste, workloads
+from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
+from pagedlab.workloads import Workload
+
+ID = "small-blocks-waste-less"
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def run(quick: bool) -> Verdict:
+    """The experiment on the published quantiles of real traces, and on lengths of exactly 512."""
+    requests = 2_000 if quick else None
+    spread = [workloads.named(name, requests) for name in published.traces()]
+    alike = Workload("all 512", "assumed", "512 tokens each", np.full(100, 512), np.ones(100, np.int64))
+    return judge(spread, alike)
+
+
+def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
+    """The verdict on workloads of spread lengths, with one of equal lengths as the counter-example."""
+    shares = [[waste.paged(workload, size).wasted_share for size in BLOCK_SIZES] for workload in spread]
+    alike_shares = [waste.paged(alike, size).wasted_share for size in BLOCK_SIZES]
+    no_gain = [
+        (small, large)
+        for small, large, less, more in zip(
+            BLOCK_SIZES, BLOCK_SIZES[1:], alike_shares, alike_shares[1:], strict=False
+        )
+        if less == more
+    ]
+    conditions = [_what_halving_leaves(shares)]
+    if any(small >= large for row in shares for small, large in zip(row, row[1:], strict=False)):
+        outcome = Outcome.FAILS_HERE
+        conditions.append("on some workload a smaller block wastes no less")
+    elif no_gain:
+        outcome = Outcome.HOLDS_WHEN
+        conditions.append(
+            f"lengths must be spread: on {alike.name!r}, blocks of {no_gain[-1][1]} waste no more than "
+            f"blocks of {no_gain[0][0]}"
+        )
+    else:
+        outcome = Outcome.HOLDS
+    figures = (published.figure("b15"),)
+    return Verdict(ID, outcome, tuple(conditions), _measurements(shares), figures, "none: arithmetic")
+
+
+def _what_halving_leaves(shares: Sequence[Sequence[float]]) -> str:
+    left = [
+        small / large for row in shares for small, large in zip(row[1:], row[2:], strict=False) if large > 0
+    ]
+    if not left:
+        return "no workload here wastes anything at any block size"
+    least, most = min(left), max(left)
+    return f"on {len(shares)} workload(s), halving the block leaves {least:.0%} to {most:.0%} of its waste"
+
+
+def _measurements(shares: Sequence[Sequence[float]]) -> tuple[Measurement, ...]:
+    rows = []
+    for size in (16, 256):
+        column = [100 * row[BLOCK_SIZES.index(size)] for row in shares]
+        for which, value in (("least", min(column)), ("most", max(column))):
+            what = f"waste over time, blocks of {size}, {which} wasteful workload"
+            rows.append(Measurement(what, value, "% of slots held", "computed"))
+    return tuple(rows)
+
+
+CLAIM = Claim(ID, "smaller blocks bound the waste of the last block, so they waste less", run)
