@@ -36,6 +36,7 @@ lint: lint-style lint-types
 lint-style: $(DEV)
 	@echo "== style"
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 
 lint-types: $(DEV)
 	@echo "== types"

@@ -62,10 +62,12 @@ def heads_for(num_slots: int) -> Heads:
 class Cost:
     """One decode step over some tables: `comparison` has the cases "contiguous" and "paged".
 
-    `difference` is the largest one between the two answers, `tokens` and `sequences` what was read.
+    `backend` is the kernel that ran, `difference` the largest one between the two answers, `tokens` and
+    `sequences` what was read.
     """
 
     comparison: timing.Comparison
+    backend: str
     heads: Heads
     tokens: int
     sequences: int
@@ -149,7 +151,9 @@ class AttentionCost:
             clock=timing.CudaClock() if self.device == "cuda" else None,
             should_stop=should_stop,
         )
-        return Cost(comparison, self.heads, int(lengths.sum()), len(sequences), block_size, difference)
+        return Cost(
+            comparison, self.backend, self.heads, int(lengths.sum()), len(sequences), block_size, difference
+        )
 
     def _paged(self, pool: torch.Tensor, block_size: int) -> torch.Tensor:
         """The pool in such blocks: HND in memory, viewed as `[blocks, block_size, kv_heads, head_dim]`."""
