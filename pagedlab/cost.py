@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from pagedlab_kernels import backends, contiguous_attention, paged_attention
 
 from pagedlab import timing
 from pagedlab.events import SeqId
 from pagedlab.table import padded_table
+from pagedlab_kernels import backends, contiguous_attention, paged_attention
 
 BYTES_A_SIDE = 64 * 2**20
 QUERY_GROUP = 4

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
 from torch import Tensor
+
+from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
 
 NOT_A_BLOCK = torch.tensor([-1, 2**31 - 1], dtype=torch.int32)
 # Largest error against float64 that is allowed: absolute, relative. Everything is computed in float32 and

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 import triton
-from pagedlab_kernels import triton_kernels, triton_launch
-from pagedlab_kernels.call import BlockTable, DecodeCall
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+
+from pagedlab_kernels import triton_kernels, triton_launch
+from pagedlab_kernels.call import BlockTable, DecodeCall
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 TYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from batches import NOT_A_BLOCK, assert_close, batch, by_hand
+
 from pagedlab_kernels import CSRTable, backends, contiguous_attention, paged_attention
 
 OPTIONS = [

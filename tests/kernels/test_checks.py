@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from batches import batch
+
 from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
 
 Arguments = dict[str, Any]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pagedlab_widgets import Counts, Trace, TraceBuilder
 
 Write = tuple[int, int, int, int]

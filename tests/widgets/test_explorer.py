@@ -6,12 +6,12 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from pagedlab_widgets import FragmentationExplorer, contiguous_trace, paged_trace
-from pagedlab_widgets.controls import BLOCK_SIZES, POOLS
 
 from pagedlab import BlockManager, serving, waste, workloads
 from pagedlab.contiguous import ContiguousManager
 from pagedlab.extents import FirstFit
+from pagedlab_widgets import FragmentationExplorer, contiguous_trace, paged_trace
+from pagedlab_widgets.controls import BLOCK_SIZES, POOLS
 
 
 @pytest.fixture

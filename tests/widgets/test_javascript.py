@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from pagedlab_widgets.assets import STATIC, script
 
 HERE = Path(__file__).parent

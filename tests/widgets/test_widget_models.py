@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets
 import pytest
 import traitlets
+
 from pagedlab_widgets import (
     AccessibleNames,
     BarTable,
