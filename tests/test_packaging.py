@@ -53,6 +53,13 @@ def test_the_library_finds_its_lessons_in_a_clone(run_python) -> None:
     assert ran.stdout.strip() == str(ROOT / "lessons"), ran.stderr
 
 
+def test_every_folder_of_modules_is_delivered() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent for path in ROOT.glob("pagedlab/**/__init__.py")}
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert found | {"pagedlab._lessons", "pagedlab_kernels", "pagedlab_widgets"} == set(listed)
+
+
 def test_binder_installs_every_dependency_by_its_name_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[><=;\s]", line)[0] for line in project["dependencies"]} - {"triton"}
