@@ -13,6 +13,19 @@ from dataclasses import dataclass
 _BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 
 
+def element_bytes(dtype: str) -> float:
+    """Bytes of one number of K or V.
+
+    Raises `ValueError` for a dtype that is not one of `fp32`, `fp16`, `bf16`, `fp8`, `int8`, `int4`.
+
+    >>> element_bytes("bf16"), element_bytes("int4")
+    (2.0, 0.5)
+    """
+    if dtype not in _BYTES:
+        raise ValueError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype!r}")
+    return _BYTES[dtype]
+
+
 @dataclass(frozen=True)
 class LayerGroup:
     """`layers` layers that keep the same K and V for each token.
@@ -61,17 +74,15 @@ class ModelShape:
     def kv_bytes(self, tokens: int, dtype: str = "bf16") -> int:
         """Bytes of K and V for one sequence of `tokens` tokens.
 
-        Raises `ValueError` for a negative count or a dtype that is not one of `fp32`, `fp16`,
-        `bf16`, `fp8`, `int8`, `int4`.
+        Raises `ValueError` for a negative count, or a dtype that `element_bytes` does not know.
         """
         if tokens < 0:
             raise ValueError(f"tokens must not be negative, got {tokens}")
-        if dtype not in _BYTES:
-            raise ValueError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype!r}")
+        bytes_of_one = element_bytes(dtype)
         numbers = sum(
             group.numbers_per_token * min(tokens, group.window or tokens) for group in self.layer_groups
         )
-        return round(numbers * _BYTES[dtype])
+        return round(numbers * bytes_of_one)
 
 
 def _uniform(layers: int, kv_heads: int, head_dim: int) -> tuple[LayerGroup, ...]:
