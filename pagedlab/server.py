@@ -171,14 +171,14 @@ class Run:
 
     def advance(self, at_most: int) -> None:
         """The steps before something happens, then the step in which it does; `at_most` in all."""
-        quiet = min(self._quiet_until(self.now + at_most - 1), self.now + at_most - 1) - self.now
+        quiet = self._quiet_until(self.now + at_most - 1) - self.now
         if quiet > 0:
             batch = self._batch
             batch.stored += batch.decoding
             self._measure(quiet, 0, batch.decoding)
             batch.stored += batch.decoding * (quiet - 1)
             self.now += quiet
-            self._clock.pass_steps(quiet)
+            self._clock.skip_steps(quiet)
         self.step()
 
     def step(self) -> None:
@@ -192,7 +192,7 @@ class Run:
             computed += self._admit(self._budget - computed)
         if self._batch.running or self._waiting:
             self._measure(1, preempted, computed)
-            self._clock.pass_steps(1, computed, self._batch.stored)
+            self._clock.pass_step(computed, self._batch.stored)
             self._produce()
             self.events.end_step()
             self.now += 1

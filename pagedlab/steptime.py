@@ -110,12 +110,17 @@ class Clock:
         self.reading = max(self.reading, arrival)
         return self.reading if self._counts_steps else now
 
-    def pass_steps(self, count: int, computed: int = 0, stored: int = 0) -> None:
-        """Let `count` steps pass, alike unless they only count."""
+    def pass_step(self, computed: int, stored: int) -> None:
+        """Let a step pass."""
         if self._counts_steps or self._step_time is None:
-            self.reading += count
+            self.reading += 1
         else:
-            self.reading += count * self._step_time.of(computed, stored)
+            self.reading += self._step_time.of(computed, stored)
+
+    def skip_steps(self, count: int) -> None:
+        """Let steps pass, of which it is known that nobody arrives in them (`step_of`)."""
+        if self._counts_steps:
+            self.reading += count
 
     def step_of(self, arrival: int, now: int) -> int:
         """The step before which a request arrives; `now` itself where that cannot be foreseen."""

@@ -2,8 +2,8 @@
 
     CSV     the first line names the columns, others than these are ignored
 
-            prompt   ContextTokens,    num_prefill_tokens,  input_length
-            output   GeneratedTokens,  num_decode_tokens,   output_length
+            prompt   ContextTokens,    num_prefill_tokens,  input_length,   prompt
+            output   GeneratedTokens,  num_decode_tokens,   output_length,  output
             arrival  TIMESTAMP (date and time), timestamp_ms; may be absent
 
     JSONL   one object a line: `input_length`, `output_length`, and if known
@@ -36,13 +36,13 @@ TOKENS_PER_HASH = 512
 """Tokens of a prompt that one of Mooncake's hash ids stands for."""
 
 _COLUMNS = {
-    "prompt": ("ContextTokens", "num_prefill_tokens", "input_length"),
-    "output": ("GeneratedTokens", "num_decode_tokens", "output_length"),
+    "prompt": ("ContextTokens", "num_prefill_tokens", "input_length", "prompt"),
+    "output": ("GeneratedTokens", "num_decode_tokens", "output_length", "output"),
     "arrival": ("TIMESTAMP", "timestamp_ms"),
 }
 _SHOW_PROGRESS_FROM_BYTES = 4_000_000
 _LATEST_MS = 9e12  # the year 2255; nanoseconds since 1970 still fit 64 bits
-_LARGEST_HASH = 1 << 50  # times 512 it still fits 64 bits, beside the ids of unshared tokens
+_HASHES = 1 << 30  # as many as there are made-up token ids for them
 
 
 class WorkloadError(ValueError):
@@ -205,8 +205,8 @@ def _nanoseconds(timestamp: Any) -> int:
 
 
 def _hashes(ids: list[Any], prompt: int) -> tuple[int, ...]:
-    if not all(type(id) is int and 0 <= id < _LARGEST_HASH for id in ids):
-        raise ValueError(f"hash_ids must be whole numbers from 0 to 2**50, got {_clip(ids)}")
+    if not all(type(id) is int and 0 <= id < _HASHES for id in ids):
+        raise ValueError(f"hash_ids must be whole numbers from 0 to 2**30 - 1, got {_clip(ids)}")
     if len(ids) != -(-prompt // TOKENS_PER_HASH):
         raise ValueError(
             f"a prompt of {prompt:,} tokens has {-(-prompt // TOKENS_PER_HASH)} hash ids, one for each "

@@ -32,7 +32,11 @@ __all__ = [
     "parse",
 ]
 
-_OWN_TOKENS = 1 << 60  # ids of tokens that no other request has start here
+# Made-up token ids have 31 bits: 30 spread by an odd factor, which maps no two numbers to one, and one that
+# tells tokens with a prefix hash from those of one request alone.
+_ID_MASK = (1 << 30) - 1
+_SPREAD = 0x1E3779B1
+_OWN = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +88,26 @@ class Workload:
         )
 
     def token_ids(self, request: int, start: int = 0, stop: int | None = None) -> list[int]:
-        """Made-up ids of tokens `start` to `stop` of a request's prompt and output together.
+        """Made-up ids (31 bits) of tokens `start` to `stop` of a request's prompt and output together.
 
-        Two requests have the same id at a place exactly where their prefix hashes are the same; every
-        other token is the request's own. `stop` is the end of the prompt by default. The ids stand in
-        for text that no trace publishes: a manager that caches prefixes can be driven with them.
+        Two requests have the same id at the same place exactly where their prefix hashes are the same;
+        every other token is the request's own. `stop` is the end of the prompt by default. The ids stand
+        in for text that no trace publishes: a manager that caches prefixes can be driven with them.
+        Raises `IndexError` beyond the request's tokens.
         """
-        prompt = int(self.prompt[request])
+        prompt, output = int(self.prompt[request]), int(self.output[request])
         stop = prompt if stop is None else stop
-        if not 0 <= start <= stop <= prompt + int(self.output[request]):
-            raise IndexError(
-                f"tokens {start} to {stop} of request {request}: it has {prompt} and {self.output[request]}"
-            )
-        own = _OWN_TOKENS + request * 2 * MAX_TOKENS
-        if self.prefix_hashes is None or start >= prompt:
-            return list(range(own + start, own + stop))
-        size = self.prefix_hashes.tokens_per_hash
-        places = np.arange(start, min(stop, prompt))
-        hashes = self.prefix_hashes.ids[self.prefix_hashes.starts[request] + places // size]
-        return (hashes * size + places % size).tolist() + list(range(own + prompt, own + max(prompt, stop)))
+        if not 0 <= start <= stop <= prompt + output:
+            raise IndexError(f"tokens {start} to {stop} of request {request}: it has {prompt} and {output}")
+        shared = min(stop, prompt) if self.prefix_hashes is not None else 0
+        own = request * _SPREAD
+        ids = [_OWN | (own + place & _ID_MASK) for place in range(max(start, shared), stop)]
+        if start < shared and self.prefix_hashes is not None:
+            places = np.arange(start, shared)
+            size, first = self.prefix_hashes.tokens_per_hash, self.prefix_hashes.starts[request]
+            hashes = self.prefix_hashes.ids[first + places // size]
+            ids = ((hashes * _SPREAD + places % size) & _ID_MASK).tolist() + ids
+        return ids
 
     def with_spread(self, factor: float) -> Workload:
         """The same requests with the spread of their lengths scaled, their medians kept.

@@ -34,6 +34,10 @@ def test_a_byte_order_mark_blank_lines_and_a_missing_last_newline_are_no_errors(
     assert len(workloads.parse("\ufeff" + HEADER + ROW + "\n" + ROW.rstrip())) == 2
 
 
+def test_two_plain_columns_are_enough():
+    assert workloads.parse("prompt,output\n74,918\n").stored.tolist() == [991]
+
+
 def test_whole_numbers_written_as_floats_are_lengths():
     assert workloads.parse("input_length,output_length\n374.0,44.0\n").prompt.tolist() == [374]
 
