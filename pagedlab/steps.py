@@ -49,10 +49,12 @@ class Steps:
         With one token a step and whole prompts this is a matter of the lengths alone, whatever the
         pool did: `pagedlab.waste` has it in closed form.
         """
-        held, stored = self.held, self.stored
-        if weights is not None:
-            held, stored = held * weights, stored * weights
-        return 1 - float(stored.sum()) / float(held.sum()) if held.any() else 0.0
+        if not self.held.any():
+            return 0.0
+        if weights is None:
+            return 1 - int(self.stored.sum()) / int(self.held.sum())
+        weights = weights / weights.sum()  # small numbers: products of nanoseconds and slots can pass 64 bits
+        return 1 - float((self.stored * weights).sum()) / float((self.held * weights).sum())
 
     def mean_wasted_share(self) -> float:
         """Mean over the steps of wasted over held slots: sparse steps count like crowded ones."""

@@ -55,8 +55,11 @@ def name(request_id: str) -> str:
     return _SUFFIX.sub("", request_id)
 
 
-class Recording:
-    """What a scheduler class gains by inheriting this before vLLM's own."""
+class BlockRecorder:
+    """What a scheduler class gains by inheriting this before vLLM's own: it writes what it does.
+
+    Raises `ValueError` when `PAGEDLAB_VLLM_LOG` names no file, or the model has several groups of layers.
+    """
 
     # The members of vLLM's scheduler and its parts that are used here; they have no public types.
     kv_cache_manager: Any
@@ -244,6 +247,8 @@ def __getattr__(attribute: str) -> Any:
     if attribute != "RecordingScheduler":
         raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
     scheduler = import_module("vllm.v1.core.sched.scheduler").Scheduler
-    made = type(attribute, (Recording, scheduler), {"__module__": __name__, "__doc__": Recording.__doc__})
+    made = type(
+        attribute, (BlockRecorder, scheduler), {"__module__": __name__, "__doc__": BlockRecorder.__doc__}
+    )
     globals()[attribute] = made
     return made
