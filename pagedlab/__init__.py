@@ -21,15 +21,17 @@ _HOMES = {
     "pagedlab.table": ("csr_table", "padded_table"),
     "pagedlab.models": ("LayerGroup", "ModelShape"),
     "pagedlab.cache": ("PagedKVCache",),
+    "pagedlab.sizing": ("Capacity", "agree_on_blocks", "capacity"),
     "pagedlab.workloads": ("Workload",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("claims", "exercises", "published", "serving", "timing", "waste", "workloads")
+_MODULES = ("claims", "exercises", "published", "recorders", "serving", "timing", "waste", "workloads")
 
 __all__ = [
     "Admission",
     "Allocation",
     "BlockManager",
+    "Capacity",
     "DuplicateSequence",
     "EventLog",
     "Growth",
@@ -43,11 +45,14 @@ __all__ = [
     "Waste",
     "Workload",
     "__version__",
+    "agree_on_blocks",
+    "capacity",
     "claims",
     "csr_table",
     "exercises",
     "padded_table",
     "published",
+    "recorders",
     "serving",
     "timing",
     "waste",
@@ -55,12 +60,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pagedlab import claims, exercises, published, serving, timing, waste, workloads
+    from pagedlab import claims, exercises, published, recorders, serving, timing, waste, workloads
     from pagedlab.cache import PagedKVCache
     from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
     from pagedlab.events import EventLog, PoolState
     from pagedlab.manager import Admission, Allocation, BlockManager, Growth
     from pagedlab.models import LayerGroup, ModelShape
+    from pagedlab.sizing import Capacity, agree_on_blocks, capacity
     from pagedlab.table import csr_table, padded_table
     from pagedlab.usage import Usage, Waste
     from pagedlab.workloads import Workload

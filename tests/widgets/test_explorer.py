@@ -165,5 +165,7 @@ def test_unknown_workloads_and_missing_files_are_refused():
         FragmentationExplorer("no-such-trace.csv", measure=False)
 
 
-def test_every_policy_of_the_server_is_shown(explorer):
-    assert len(explorer.map.traces) == len(serving.POLICIES) == len(explorer.waste.rows)
+def test_the_policies_shown_are_policies_of_the_server(explorer):
+    shown = [explorer.run.policy, *(played.run.policy for played in explorer._contiguous)]
+    assert len(explorer.map.traces) == len(shown) == len(explorer.waste.rows)
+    assert set(shown) <= set(serving.POLICIES)
