@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from datetime import datetime
 
 import numpy as np
@@ -95,7 +96,7 @@ def _upload(explorer, content, name="mine.csv"):
 def test_an_uploaded_trace_is_looked_at(explorer):
     _upload(explorer, b"num_prefill_tokens,num_decode_tokens\n700,50\n80,20\n")
     assert explorer.chooser.names.value == "mine.csv" and explorer.requests.prompt.tolist() == [700, 80]
-    assert "2 requests read" in explorer.chooser.message.value
+    assert "2 requests read" in html.unescape(explorer.chooser.message.value)
     explorer.chooser.names.value = "sharegpt"
     explorer.chooser.names.value = "mine.csv"
     assert len(explorer.requests) == 2
@@ -110,8 +111,15 @@ def test_an_uploaded_trace_is_looked_at(explorer):
 def test_a_file_that_is_no_trace_changes_nothing(explorer, content, words):
     before = explorer.waste.rows
     _upload(explorer, content)
-    assert words in explorer.chooser.message.value and "nothing was changed" in explorer.chooser.message.value
+    assert words in html.unescape(explorer.chooser.message.value) and "nothing was changed" in html.unescape(
+        explorer.chooser.message.value
+    )
     assert explorer.waste.rows == before and explorer.chooser.names.value == "azure-conversation"
+
+
+def test_what_a_file_says_is_neither_markup_nor_mathematics(explorer):
+    _upload(explorer, b"input_length,output_length\n5,5\n", name="<b>$\\href{x}{y}$</b>.csv")
+    assert "<b>" not in explorer.chooser.message.value and "$" not in explorer.chooser.message.value
 
 
 def test_the_measured_tables_are_those_on_the_map():

@@ -10,8 +10,10 @@ from typing import Any
 import anywidget
 import traitlets as t
 
+from pagedlab import _format
+
 from .assets import script, style
-from .words import WORDS, format_number
+from .words import WORDS
 
 MAX_KINDS = 6  # as many patterns as the style sheet has
 
@@ -142,7 +144,8 @@ class BarTable(anywidget.AnyWidget):
         scale = self._scale or longest or 1.0
         if longest > scale * (1 + 1e-9):
             raise ValueError(
-                f"a bar of {format_number(longest)} does not fit a scale that ends at {format_number(scale)}"
+                f"a bar of {_format.number(longest)} does not fit a scale that ends at "
+                f"{_format.number(scale)}"
             )
         return [
             {
@@ -156,7 +159,7 @@ class BarTable(anywidget.AnyWidget):
     def _drawn_segment(self, segment: Segment, scale: float) -> dict[str, Any]:
         text = segment.text
         if text is None:
-            text = f"{format_number(segment.value)} {self._unit}".rstrip()
+            text = f"{_format.number(segment.value)} {self._unit}".rstrip()
         return {
             "kind": segment.kind,
             "value": segment.value,

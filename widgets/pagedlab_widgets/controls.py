@@ -5,6 +5,7 @@ They need the kernel, so they are ipywidgets; what only replays is native inputs
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class WorkloadChooser(ipywidgets.HBox):
         self.file = ipywidgets.FileUpload(
             accept=".csv", description="Your trace (.csv)", multiple=False, layout={"width": "max-content"}
         )
-        self.message = ipywidgets.Label("")
+        self.message = ipywidgets.HTML()
         super().__init__([self.names, self.file, self.message], layout={"flex_flow": "row wrap"})
         self.names.observe(self._choose, "value")
         self.file.observe(self._take_file, "value")
@@ -99,15 +100,19 @@ class WorkloadChooser(ipywidgets.HBox):
             text = bytes(upload["content"]).decode("utf-8", "replace")
             workload = workloads.parse(text, upload["name"])
         except workloads.WorkloadError as error:
-            self.message.value = f"Not read, nothing was changed: {error}"
+            self._say(f"Not read, nothing was changed: {error}")
             return
-        self.message.value = f"{len(workload):,} requests read from {workload.name}"
+        self._say(f"{len(workload):,} requests read from {workload.name}")
         self._given[workload.name] = workload
         self.names.unobserve(self._choose, "value")  # new options choose the first of them, for a moment
         self.names.options = self._options()
         self.names.value = workload.name
         self.names.observe(self._choose, "value")
         self.chosen = workload
+
+    def _say(self, text: str) -> None:
+        """Show text that may come from a file: as text, neither markup nor mathematics."""
+        self.message.value = html.escape(text).replace("$", "&#36;")
 
 
 def _named_workload(workload: str | Path | Workload) -> tuple[str, Workload]:

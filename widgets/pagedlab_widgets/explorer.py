@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import ipywidgets
 
-from pagedlab import serving, waste
+from pagedlab import _format, serving, waste
 from pagedlab.serving import Run
 from pagedlab.workloads import Workload
 
@@ -40,10 +40,11 @@ _POOL_KINDS = (*_KINDS, "external", "free")
 
 
 class _Played(NamedTuple):
-    """One run and its picture."""
+    """One run, its picture, and the pool that was asked for: a map may have to cut it."""
 
     run: Run
     trace: Trace
+    num_slots: int
 
 
 class FragmentationExplorer(ipywidgets.VBox):
@@ -107,9 +108,10 @@ class FragmentationExplorer(ipywidgets.VBox):
 
     def tables_shown(self) -> TablesShown:
         """The block tables of the step that the map shows, from the event log."""
-        log, block_size = self.run.events, self.run.manager.block_size
+        played = self._paged  # read once: a measuring thread asks while the reader drags
+        log, block_size = played.run.events, played.run.manager.block_size
         state = log.state_at(min(self.map.frame, log.num_steps - 1), block_size)
-        return TablesShown(self.pool.value, block_size, state.tables, state.num_tokens)
+        return TablesShown(played.num_slots, block_size, state.tables, state.num_tokens)
 
     def measure(self) -> Cost:
         """Measure attention over the tables now shown, and wait for it.
@@ -142,6 +144,7 @@ class FragmentationExplorer(ipywidgets.VBox):
 
     def _redraw_all(self) -> None:
         """New requests or a new pool: every run, every figure."""
+        self._measuring.stop()
         self._requests = self.chooser.chosen.with_spread(self.spread.value)
         slots = self.pool.value
         probe = serving.simulate(
@@ -175,13 +178,13 @@ class FragmentationExplorer(ipywidgets.VBox):
             label=f"paged, blocks of {block_size}",
             name=_request,
         )
-        return _Played(run, trace)
+        return _Played(run, trace, self.pool.value)
 
     def _play_contiguous(self, policy: str, slots: int) -> _Played:
         run = serving.simulate(self._requests, policy, num_slots=slots, max_steps=self._steps)
         label = f"{_LABELS[policy]}, cells of {CELL}"
         trace = contiguous_trace(run.events, num_slots=slots, cell_size=CELL, label=label, name=_request)
-        return _Played(run, trace)
+        return _Played(run, trace, self.pool.value)
 
     def _measure_soon(self) -> None:
         if self._measures:
@@ -194,7 +197,11 @@ class FragmentationExplorer(ipywidgets.VBox):
         for policy, footprint in _footprints(self._requests, block_size).items():
             slots = {"stored": footprint.stored, **footprint.waste._asdict()}
             segments = tuple(Segment(kind, 100 * slots[kind] / footprint.held) for kind in _KINDS)
-            rows.append(Row(_LABELS[policy], segments, f"{100 * footprint.wasted_share:.3g} % wasted"))
+            rows.append(
+                Row(
+                    _LABELS[policy], segments, f"{_format.significant(100 * footprint.wasted_share)} % wasted"
+                )
+            )
         requests = self._requests
         self.waste.show(rows, caption=f"{len(requests):,} requests, {requests.origin}: {requests.source}.")
 
