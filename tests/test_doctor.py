@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pagedlab import doctor, lab
+from pagedlab_kernels import Backend
 
 REFUSING = """
 import sys
@@ -71,6 +72,30 @@ def test_here_and_now_every_kernel_answers_as_the_reference_does(examined) -> No
     checks = examined()
     for name in ("triton", "cpu", "reference"):
         assert "answers as the reference does" in checks[f"{name} kernel"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("name", "for_speed", "timed"),
+    [("cpu", True, True), ("triton", False, False), ("reference", True, False)],
+)
+def test_only_a_compiled_kernel_for_speed_is_timed(
+    monkeypatch: pytest.MonkeyPatch, name: str, for_speed: bool, timed: bool
+) -> None:
+    monkeypatch.setattr(doctor, "_error_on_a_small_case", lambda backend: 0.0)
+    backend = Backend(name, True, "cpu", "in some way", for_speed=for_speed)
+    check = doctor._kernel(backend, measures=True)
+    assert check.status == (doctor.OK if for_speed else doctor.LIMITED)
+    assert check.found.startswith("in some way; answers as the reference does")
+    assert ("measured: " in check.found) == timed == ("compiling" in check.found)
+
+
+def test_where_triton_has_no_packages_the_other_backends_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.sys, "platform", "darwin")
+    check = doctor._kernel(Backend("triton", False, "cuda", "compiled", "not installed"), measures=True)
+    assert check.status == doctor.LIMITED
+    assert check.remedy == (
+        "nothing to do: Triton has no packages for this system; the other backends answer"
+    )
 
 
 def test_an_unwritable_home_and_an_unknown_one(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
