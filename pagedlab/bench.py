@@ -16,13 +16,24 @@ from typing import Any
 
 from pagedlab import _format
 from pagedlab.bench_inputs import TORCH, TWIN, Inputs, Settings
-from pagedlab.comparison import Comparison, Spread, Timing
-from pagedlab.timing import Case, compare
+from pagedlab.comparison import FEWEST_ROUNDS, Comparison, Spread, Timing
+from pagedlab.timing import Case, CaseFailed, compare
 
 HELP = "paged attention against its contiguous twin, torch and the memory's speed, on the CPU"
 READER = "read"
 SLOWED = 1.25  # sdpa beside numba over sdpa alone, from which on a run is not to be trusted
-QUICK, FULL = 7, Settings.rounds
+QUICK, FULL = FEWEST_ROUNDS, Settings.rounds
+KERNELS = {
+    TWIN: "numba CPU kernel, K and V [seqs, kv_heads, tokens, head_dim] (HND), one piece a sequence",
+    "paged N": "the same loops with a block table, K and V [blocks, kv_heads, N, head_dim] (HND), shuffled",
+    TORCH: "torch's scaled_dot_product_attention on the contiguous K and V, a query group as one query",
+    READER: "numba loop that sums the same bytes and does nothing else",
+}
+"""Whose code each case times, and how its K and V lie."""
+
+
+class UsageError(ValueError):
+    """The sizes asked for make no sense, or not on this machine; the message has the rule."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class Bench:
         alone = self.torch_alone and asdict(self.torch_alone)
         return {
             "settings": asdict(self.settings),
+            "kernels": KERNELS,
             "sdpa_alone_s": alone,
             "max_abs_error": self.errors,
             **record,
@@ -64,6 +76,7 @@ class Bench:
             [
                 comparison.what,
                 _format.table(header, rows, left=2),
+                *(f"{name}: {kernel}" for name, kernel in KERNELS.items()),
                 "ratios are taken within each round, quartiles in brackets: below 1 is faster",
                 *comparison.conditions(),
                 *self._beside(),
@@ -153,10 +166,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> int:
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL
     chosen = {name: getattr(args, name) for name in Settings.__dataclass_fields__ if name != "rounds"}
-    settings = Settings(**chosen, rounds=rounds)
+    try:
+        settings = Settings(**chosen, rounds=rounds)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     try:
         result = run(settings, progress=_show_progress if sys.stderr.isatty() else None)
-    except (ImportError, ArithmeticError) as error:
+    except (ImportError, ArithmeticError, CaseFailed) as error:
         print(f"{args.prog}: {error}; `pagedlab doctor` says more", file=sys.stderr)
         return 1
     print(json.dumps(result.to_dict(), indent=2, allow_nan=False) if args.json else result)

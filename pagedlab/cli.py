@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pagedlab import __version__, bench, doctor, lab
+from pagedlab.traces import WorkloadError
 
 COMMANDS = {"doctor": doctor, "lab": lab, "bench": bench}
-EXPECTED = (ValueError, TypeError, IndexError, OSError, lab.LabError)
+# What a user can cause. Anything else is a mistake in the program and keeps its traceback.
+EXPECTED = (bench.UsageError, WorkloadError, lab.LabError, OSError)
 
 
 class _Parser(argparse.ArgumentParser):

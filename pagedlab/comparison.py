@@ -16,8 +16,8 @@ from typing import Any
 from pagedlab import _format
 
 FASTER, SLOWER, NO_DIFFERENCE, TOO_FEW = "faster", "slower", "no difference seen", "too few rounds"
-# Quartiles of fewer values than this are the values themselves.
-FEWEST_ROUNDS = 5
+FEWEST_ROUNDS = 15
+"""The rounds from which on `Comparison.difference` gives a reading; it says why so many."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,18 @@ class Comparison:
 
     def difference(self, name: str, to: str | None = None) -> str:
         """FASTER or SLOWER when the median ratio leaves the noise floor and both quartiles agree, else
-        NO_DIFFERENCE; TOO_FEW when there are not rounds enough to say."""
+        NO_DIFFERENCE; TOO_FEW below FEWEST_ROUNDS rounds.
+
+        How often this finds a difference where there is none, in percent (simulated: 200,000 comparisons
+        each of cases that take equally long, with independent noise of 3 % or of 20 %, or of 3 % and now
+        and then up to twice as long; the three differ by 0.8 at 5 rounds and by 0.1 from 15 on):
+
+            rounds                      5     9    15    25
+            against the baseline      9.7   3.1   0.6   0.1
+            between two other cases  10.7   3.7   0.9   0.1
+
+        Noise that lasts from round to round is not in this; more rounds do not help against it.
+        """
         if self.rounds < FEWEST_ROUNDS:
             return TOO_FEW
         spread, floor = self.ratio(name, to), self.noise_floor

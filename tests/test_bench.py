@@ -8,6 +8,7 @@ import pytest
 
 from pagedlab import bench, cli, machine
 from pagedlab.bench_inputs import Settings
+from pagedlab.comparison import FEWEST_ROUNDS, TOO_FEW
 
 pytest.importorskip("numba")
 TINY = [
@@ -34,6 +35,8 @@ def test_the_record_is_complete(capsys) -> None:
     assert [case["name"] for case in record["cases"]] == NAMES
     assert record["baseline"] == "contiguous"
     assert record["rounds"] == 5
+    assert list(record["kernels"]) == ["contiguous", "paged N", "sdpa", "read"]
+    assert {case["difference"] for case in record["cases"]} == {TOO_FEW}
     assert record["settings"]["block_sizes"] == [1, 5, 16]
     assert record["threads"] == {"torch": 1, "numba": 1}
     assert set(record["max_abs_error"]) == set(NAMES) - {"read"}
@@ -49,6 +52,9 @@ def test_the_table_names_cases_conditions_and_ratios(capsys) -> None:
     out = capsys.readouterr().out
     for text in [
         *NAMES,
+        "numba CPU kernel, K and V [seqs, kv_heads, tokens, head_dim] (HND)",
+        "K and V [blocks, kv_heads, N, head_dim] (HND), shuffled",
+        "torch's scaled_dot_product_attention on the contiguous K and V",
         "time / sdpa",
         "time / twin",
         "GB/s",
@@ -77,6 +83,21 @@ def test_a_wrong_answer_is_never_timed(monkeypatch: pytest.MonkeyPatch, capsys) 
     out, err = capsys.readouterr()
     assert out == ""
     assert "sdpa is off by" in err and err.count("\n") == 1
+
+
+def test_a_quick_run_has_rounds_enough_for_a_reading() -> None:
+    assert bench.QUICK >= FEWEST_ROUNDS
+
+
+def test_a_kernel_that_fails_while_it_is_timed_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from pagedlab.bench_inputs import Inputs
+
+    def fail(self: Inputs) -> float:
+        raise OSError("no more threads")
+
+    monkeypatch.setattr(Inputs, "read", fail)
+    assert cli.main(["bench", *TINY]) == 1
+    assert "case 'read' failed: OSError: no more threads" in capsys.readouterr().err
 
 
 def test_ctrl_c_prints_the_rounds_that_were_finished(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from pagedlab import __version__, cli
+from pagedlab import __version__, bench, cli, lab
+from pagedlab.workloads import WorkloadError
 
 HEAVY = "{'torch', 'triton', 'numba', 'plotly', 'jupyterlab', 'IPython', 'ipywidgets'}"
 
@@ -56,7 +57,13 @@ def test_a_mistake_costs_one_line_and_exit_code_2(arguments: list[str], message:
     ("error", "code", "said"),
     [
         (KeyboardInterrupt(), 130, "pagedlab doctor: stopped\n"),
-        (ValueError("tokens=0: must be at least 1"), 2, "pagedlab doctor: tokens=0: must be at least 1\n"),
+        (
+            bench.UsageError("tokens=0: must be at least 1"),
+            2,
+            "pagedlab doctor: tokens=0: must be at least 1\n",
+        ),
+        (WorkloadError("a.csv, line 3: no"), 2, "pagedlab doctor: a.csv, line 3: no\n"),
+        (lab.LabError("no lessons"), 2, "pagedlab doctor: no lessons\n"),
         (
             FileNotFoundError(2, "No such file", "a.csv"),
             2,
@@ -73,14 +80,15 @@ def test_what_goes_wrong_in_a_command(error, code, said, capsys, monkeypatch: py
     assert capsys.readouterr().err == said
 
 
-def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyError, ValueError, TypeError, IndexError])
+def test_an_error_of_ours_is_not_hidden(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """What no user can cause keeps its traceback."""
 
     def fail(args: object) -> int:
-        raise KeyError("a mistake in the program")
+        raise error("a mistake in the program")
 
     monkeypatch.setattr(cli.doctor, "command", fail)
-    with pytest.raises(KeyError):
+    with pytest.raises(error, match="a mistake in the program"):
         cli.main(["doctor"])
 
 
