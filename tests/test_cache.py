@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,11 +75,32 @@ ONE = torch.ones(1, 1, 2)
             ValueError,
             "slots must differ",
         ),
+        (lambda c: c.write(ONE, ONE, [1.7]), TypeError, r"slots must be a flat .* of integers, got \[1.7\]"),
+        (lambda c: c.write(ONE, ONE, [True]), TypeError, "slots must be a flat sequence of integers"),
+        (lambda c: c.write(ONE, ONE, [[1]]), ValueError, "slots must be a flat sequence of integers"),
+        (lambda c: c.write(ONE, ONE, 1), ValueError, "slots must be a flat sequence of integers, got 1"),
+        (lambda c: c.write(ONE, ONE, [2**70]), TypeError, "slots must be a flat sequence of integers"),
+        (
+            lambda c: c.write(ONE, ONE, np.array([2**64 - 1], np.uint64)),
+            IndexError,
+            "slot 18446744073709551615 is outside",
+        ),
+        (lambda c: c.write([[[1.0, 2.0]]], ONE, [0]), TypeError, "key must be a tensor .* got a list"),
+        (lambda c: c.write(ONE, None, [0]), TypeError, "value must be a tensor .* got a NoneType"),
+        (lambda c: c.write(ONE, ONE.to("meta"), [0]), ValueError, "value must lie on cpu .* got meta"),
+        (lambda c: c.copy([(0, 1), (1, 1)]), ValueError, "targets must differ: block 1 is there twice"),
+        (lambda c: c.copy([(0, 1, 2)]), ValueError, r"must be \(source, target\) pairs of integers"),
+        (lambda c: c.copy([0, 1]), ValueError, r"must be \(source, target\) pairs of integers"),
+        (lambda c: c.copy([(0, 1), (1,)]), ValueError, r"must be \(source, target\) pairs of integers"),
+        (lambda c: c.copy([(0, 0.5)]), TypeError, r"must be \(source, target\) pairs of integers"),
         (lambda c: c.copy([(0, 2)]), IndexError, "block 2 is outside 0 to 1"),
         (lambda c: c.copy([(-1, 0)]), IndexError, "block -1 is outside"),
         (lambda c: c.read([0], 5), IndexError, "5 tokens"),
         (lambda c: c.read([9], 2), IndexError, "block 9 is outside"),
         (lambda c: c.read([0], -1), IndexError, "-1 tokens"),
+        (lambda c: c.read([0], 1.5), TypeError, "num_tokens must be an integer, got 1.5"),
+        (lambda c: c.read([0.5], 1), TypeError, "table must be a flat sequence of integers"),
+        (lambda c: c.read([[0]], 1), ValueError, "table must be a flat sequence of integers"),
     ],
 )
 def test_a_refused_call_says_why_and_changes_nothing(call, error, words):
@@ -90,9 +112,20 @@ def test_a_refused_call_says_why_and_changes_nothing(call, error, words):
     assert (cache.key == 7).all() and (cache.value == 7).all()
 
 
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_ids_come_as_any_sequence_of_integers(kind):
+    cache = PagedKVCache(3, 2, 1, 2)
+    cache.write(ONE.repeat(2, 1, 1), ONE.repeat(2, 1, 1), kind([2, 3]))
+    cache.copy(kind([(1, 0)]))
+    assert torch.equal(cache.read(kind([0, -1]), 2)[0], ONE.repeat(2, 1, 1)), "only used entries are read"
+    cache.copy(kind([]))
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
+        (dict(head_dim=3.5), "head_dim must be an integer, got 3.5"),
+        (dict(num_blocks=True), "num_blocks must be an integer, got True"),
         (dict(block_size=0), "block_size must be at least 1, got 0"),
         (dict(layout="HDN"), "layout must be one of NHD, HND, got 'HDN'"),
         (dict(dtype=torch.int32), "dtype must be one of torch.float32"),
@@ -100,5 +133,5 @@ def test_a_refused_call_says_why_and_changes_nothing(call, error, words):
 )
 def test_a_cache_that_cannot_be_says_why(arguments, words):
     sizes = dict(num_blocks=2, block_size=4, num_kv_heads=1, head_dim=2)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         PagedKVCache(**{**sizes, **arguments})
