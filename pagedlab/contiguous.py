@@ -21,6 +21,17 @@ from pagedlab.usage import Usage, Waste
 Placement: TypeAlias = FirstFit | Buddy | NoHoles
 
 
+class OutOfSlots(OutOfBlocks):
+    """There is no room in one piece, however much is free in all. Nothing was changed.
+
+    `needed`, `free` and `total` are slots: here a block is one slot.
+    """
+
+    def __init__(self, message: str, needed: int, free: int, total: int) -> None:
+        super().__init__(message, needed, free, total)
+        self.args = (message,)
+
+
 class _Piece(NamedTuple):
     start: int
     size: int
@@ -32,6 +43,8 @@ class ContiguousManager:
 
     `final` is the number of tokens that a sequence will have stored in the end. `memory` is the
     allocator that places the pieces, one of those in `pagedlab.extents`.
+
+    Raises `ValueError` for a pool without room.
 
     >>> m = ContiguousManager(num_slots=64, piece_size=lambda final: 32, memory=FirstFit)
     >>> m.allocate("A", tokens=10, final=20)
@@ -50,6 +63,8 @@ class ContiguousManager:
         *,
         record: bool = True,
     ) -> None:
+        if num_slots < 1:
+            raise ValueError(f"num_slots must be at least 1, got {num_slots}")
         self.num_slots = num_slots
         self.piece_size = piece_size
         self._memory = memory(num_slots)
@@ -68,23 +83,30 @@ class ContiguousManager:
         """Slots in no piece."""
         return self._memory.num_free
 
+    @property
+    def largest_hole(self) -> int:
+        """Slots in the largest hole: no larger piece can be had, whatever is free in all."""
+        return self._memory.largest_hole
+
     def allocate(self, seq_id: SeqId, tokens: int, final: int, size: int | None = None) -> range:
-        """Give a new sequence its piece, or raise `OutOfBlocks` when no hole is large enough.
+        """Give a new sequence its piece of at least one slot.
 
         `size` (slots, `final` or more) overrules `piece_size`, for a policy that looks at more than
-        the final length.
+        the final length. Raises `OutOfSlots`, an `OutOfBlocks`, when no hole is large enough,
+        `DuplicateSequence`, and `ValueError` for numbers that do not fit each other.
         """
         if seq_id in self._pieces:
             raise DuplicateSequence(seq_id, self._pieces[seq_id].size)
         if not 0 <= tokens <= final:
             raise ValueError(f"tokens must be 0 to final ({final}), got {tokens}")
         size = self.piece_size(final) if size is None else size
-        if size < final:
+        if size < max(1, final):
             raise ValueError(f"a piece of {size} slots is too small for the {final} tokens of {seq_id!r}")
         start = self._memory.take(size)
         if start is None:
-            raise OutOfBlocks(
-                f"allocate({seq_id!r}): a piece of {size} contiguous slots",
+            raise OutOfSlots(
+                f"allocate({seq_id!r}): no hole has {size} contiguous slots: {self.num_free_slots} of "
+                f"{self.num_slots} are free in all, {self.largest_hole} in the largest hole",
                 size,
                 self.num_free_slots,
                 self.num_slots,
@@ -97,11 +119,28 @@ class ContiguousManager:
         return slots
 
     def append(self, seq_id: SeqId, tokens: int = 1) -> None:
-        """Store `tokens` more tokens; raises `OutOfBlocks` past the end of the piece."""
+        """Store `tokens` more tokens.
+
+        Raises `OutOfSlots` past the end of the piece, and `ValueError` past the sequence's final length,
+        where the piece is longer than that: `final` was a promise, and waste is counted by it.
+        """
         piece = self._get(seq_id)
+        if tokens < 0:
+            raise ValueError(f"tokens must not be negative, got {tokens}")
         stored = self._num_tokens[seq_id]
         if stored + tokens > piece.size:
-            raise OutOfBlocks(f"append({seq_id!r}, {tokens} tokens)", tokens, piece.size - stored, piece.size)
+            raise OutOfSlots(
+                f"append({seq_id!r}, {tokens} tokens): of the {piece.size} slots of its piece "
+                f"{piece.size - stored} are left",
+                tokens,
+                piece.size - stored,
+                piece.size,
+            )
+        if stored + tokens > piece.final:
+            raise ValueError(
+                f"append({seq_id!r}, {tokens} tokens): with the {stored} stored that is more than the "
+                f"{piece.final} it was to store in the end"
+            )
         self._num_tokens[seq_id] = stored + tokens
         if self._log:
             self._log(Append(seq_id, tokens, ()))

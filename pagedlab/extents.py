@@ -1,7 +1,8 @@
 """Free memory as extents: the two classic ways to hand out contiguous pieces of it, and an ideal one.
 
 All answer `take(size)` with the start of a piece, or None when no hole is large enough, and all
-know how much of what is free lies in holes too small for a given request.
+know the largest piece that `take` would still give, and how much of what is free lies in holes too small
+for a given request.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class FirstFit:
     >>> memory.take(4), memory.take(4), memory.take(4)
     (0, 4, None)
     >>> memory.give(0, 4)
-    >>> memory.num_free, memory.free_in_holes_below(5)
-    (6, 6)
+    >>> memory.num_free, memory.largest_hole, memory.free_in_holes_below(5)
+    (6, 4, 6)
     """
 
     def __init__(self, size: int) -> None:
@@ -56,6 +57,11 @@ class FirstFit:
             size += before
         insort(self._holes, (start, size))
 
+    @property
+    def largest_hole(self) -> int:
+        """Slots in the largest hole, 0 when nothing is free."""
+        return max((length for _, length in self._holes), default=0)
+
     def free_in_holes_below(self, size: int) -> int:
         """Free slots that lie in holes too small for `size` slots."""
         return sum(length for _, length in self._holes if length < size)
@@ -64,7 +70,8 @@ class FirstFit:
 class Buddy:
     """Pieces whose size is a power of two, aligned to it; a piece and its buddy merge when both are free.
 
-    `take` and `give` want a power of two. Source: Knowlton, "A fast storage allocator", CACM 1965.
+    `take` and `give` want a power of two; `take` raises `ValueError` for another size. Source: Knowlton,
+    "A fast storage allocator", CACM 1965.
 
     >>> memory = Buddy(8)
     >>> memory.take(2), memory.take(4), memory.take(4)
@@ -85,6 +92,8 @@ class Buddy:
 
     def take(self, size: int) -> int | None:
         """The start of `size` slots that are now held, or None."""
+        if size < 1 or size & (size - 1):
+            raise ValueError(f"a buddy piece must be a power of two of slots, got {size}")
         wanted = size.bit_length() - 1
         order = next((o for o in range(wanted, len(self._free)) if self._free[o]), None)
         if order is None:
@@ -105,6 +114,11 @@ class Buddy:
             start &= ~(1 << order)
             order += 1
         insort(self._free[order], start)
+
+    @property
+    def largest_hole(self) -> int:
+        """Slots in the largest free piece, 0 when nothing is free."""
+        return max((1 << order for order, starts in enumerate(self._free) if starts), default=0)
 
     def free_in_holes_below(self, size: int) -> int:
         """Free slots that lie in pieces too small for `size` slots."""
@@ -138,6 +152,11 @@ class NoHoles:
     def give(self, start: int, size: int) -> None:
         """Free what `take` handed out."""
         self.num_free += size
+
+    @property
+    def largest_hole(self) -> int:
+        """All that is free: it is one hole."""
+        return self.num_free
 
     def free_in_holes_below(self, size: int) -> int:
         """All that is free, when it is less than `size` slots."""

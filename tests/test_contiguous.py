@@ -32,6 +32,9 @@ def test_pieces_never_overlap_and_everything_comes_back(kind, size, calls):
         slots = [slot for start, length in held for slot in range(start, start + length)]
         assert len(set(slots)) == len(slots) and all(0 <= slot < size for slot in slots)
         assert memory.num_free == size - len(slots)
+        hole = memory.largest_hole
+        assert memory.free_in_holes_below(hole) < memory.num_free or not memory.num_free
+        assert memory.free_in_holes_below(hole + 1) == memory.num_free
     for piece in held:
         memory.give(*piece)
     largest = 1 << (size.bit_length() - 1)
@@ -52,8 +55,12 @@ def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
     m.free("C")
     assert m.usage().waste.external == 0
     assert m.usage(next_final=40).waste.external == 50
-    with pytest.raises(OutOfBlocks, match="a piece of 40 contiguous slots needs 40 .* 50 of 100 are free"):
+    with pytest.raises(OutOfBlocks) as caught:
         m.allocate("E", tokens=1, final=40)
+    assert str(caught.value) == (
+        "allocate('E'): no hole has 40 contiguous slots: 50 of 100 are free in all, 25 in the largest hole"
+    )
+    assert (caught.value.needed, caught.value.free, caught.value.total) == (40, 50, 100)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,11 @@ def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
         (lambda m: m.allocate("A", 1, 1), DuplicateSequence),
         (lambda m: m.allocate("B", 9, 5), ValueError),
         (lambda m: m.allocate("B", 5, 9, size=8), ValueError),
+        (lambda m: m.allocate("B", 0, 0, size=0), ValueError),
+        (lambda m: m.allocate("B", 5, 9, size=12), ValueError),  # no power of two
         (lambda m: m.append("A", 99), OutOfBlocks),
+        (lambda m: m.append("A", 7), ValueError),  # its piece has room, but 9 was to be its end
+        (lambda m: m.append("A", -1), ValueError),
         (lambda m: m.append("B"), UnknownSequence),
         (lambda m: m.free("B"), UnknownSequence),
     ],
