@@ -35,9 +35,10 @@ def padded_table(tables: Sequence[Sequence[int]]) -> np.ndarray:
 def csr_table(tables: Sequence[Sequence[int]], seq_lens: Sequence[int], block_size: int) -> CSRTable:
     """Tables as FlashInfer reads them: three int32 arrays, without padding.
 
+    Each row is cut to the blocks that its length takes: blocks held ahead have no tokens yet.
     `last_page_len` is the number of tokens in each sequence's last block, 1 to `block_size`, and 0
-    only for an empty sequence. Raises `ValueError` when a table has fewer or more blocks than its
-    length takes. Source: FlashInfer's page table layout.
+    only for an empty sequence. Raises `ValueError` when a table has too few blocks for its length.
+    Source: FlashInfer's page table layout.
 
     >>> csr_table([(7, 2), (3,)], [17, 16], block_size=16).last_page_len
     array([ 1, 16], dtype=int32)
@@ -46,17 +47,21 @@ def csr_table(tables: Sequence[Sequence[int]], seq_lens: Sequence[int], block_si
         raise ValueError(f"{len(tables)} tables, but {len(seq_lens)} sequence lengths")
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, got {block_size}")
+    rows = []
     for number, (table, length) in enumerate(zip(tables, seq_lens, strict=True)):
-        if len(table) != -(-length // block_size):
+        needed = -(-length // block_size)
+        if length < 0:
+            raise ValueError(f"sequence {number}: a length must not be negative, got {length}")
+        if len(table) < needed:
             raise ValueError(
-                f"sequence {number}: {length} tokens take {-(-length // block_size)} blocks of "
-                f"{block_size}, its table has {len(table)}"
+                f"sequence {number}: {length} tokens take {needed} blocks of {block_size}, its table has "
+                f"{len(table)}"
             )
-    counts = [len(table) for table in tables]
+        rows.append(table[:needed])
     lengths = np.asarray(seq_lens, dtype=np.int32)
     last = np.where(lengths > 0, (lengths - 1) % block_size + 1, 0)
     return CSRTable(
-        indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        indices=np.asarray([block for table in tables for block in table], dtype=np.int32),
+        indptr=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32),
+        indices=np.asarray([block for row in rows for block in row], dtype=np.int32),
         last_page_len=last.astype(np.int32),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pagedlab import csr_table, padded_table
+from pagedlab import BlockManager, csr_table, padded_table
 
 
 def test_a_padded_table_is_as_wide_as_its_longest_row():
@@ -25,15 +25,27 @@ def test_a_csr_table_holds_no_padding():
     assert {array.dtype for array in (csr.indptr, csr.indices, csr.last_page_len)} == {np.dtype("int32")}
 
 
+def test_blocks_held_ahead_are_not_in_a_csr_table():
+    manager = BlockManager(16, 4)
+    manager.allocate("A", 5, lookahead=8)
+    manager.allocate("B", 4, lookahead=1)
+    tables, lengths = [manager.table(seq) for seq in "AB"], [manager.num_tokens(seq) for seq in "AB"]
+    assert [len(table) for table in tables] == [4, 2]
+    csr = csr_table(tables, lengths, 4)
+    assert csr.indptr.tolist() == [0, 2, 3] and csr.last_page_len.tolist() == [1, 4]
+    assert csr.indices.tolist() == [*tables[0][:2], tables[1][0]]
+
+
 @pytest.mark.parametrize(
     "tables, lengths, block_size, words",
     [
         ([(1,)], [17], 16, "sequence 0: 17 tokens take 2 blocks of 16, its table has 1"),
-        ([(1, 2)], [16], 16, "sequence 0: 16 tokens take 1 blocks of 16, its table has 2"),
+        ([()], [1], 16, "sequence 0: 1 tokens take 1 blocks of 16, its table has 0"),
+        ([(1,)], [-1], 16, "sequence 0: a length must not be negative, got -1"),
         ([(1,)], [1, 2], 16, "1 tables, but 2 sequence lengths"),
         ([(1,)], [1], 0, "block_size must be at least 1, got 0"),
     ],
 )
-def test_a_table_that_does_not_fit_its_length_is_refused(tables, lengths, block_size, words):
+def test_a_table_too_short_for_its_length_is_refused(tables, lengths, block_size, words):
     with pytest.raises(ValueError, match=words):
         csr_table(tables, lengths, block_size)
