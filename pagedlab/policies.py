@@ -13,7 +13,9 @@ shown at their best. `pagedlab.waste` has their waste in closed form.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from typing import Any
 
 from pagedlab.contiguous import Placement
 from pagedlab.extents import Buddy, FirstFit, NoHoles, power_of_two_from
@@ -46,7 +48,7 @@ class Rules:
     holes           contiguous policies: False moves pieces together at no cost, so that only the number
                     of free slots counts. Such memory has no addresses and cannot be recorded
 
-    Raises `ValueError` for a rule that cannot be followed.
+    Raises `ValueError` for a rule that cannot be followed, `TypeError` for a count that is no integer.
     """
 
     max_seqs: int | None = None
@@ -60,14 +62,22 @@ class Rules:
     def __post_init__(self) -> None:
         for name in ("max_seqs", "token_budget", "granule", "reserved"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if value is not None:
+                check_count(name, value)
         if not 0 <= self.watermark < 1:
             raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
         if self.prefix_caching and self.token_budget is not None:
             raise ValueError(
                 "prefix_caching and token_budget cannot be combined here: a prompt is found or computed whole"
             )
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise `TypeError` for what is no integer, `ValueError` for one below `least`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if operator.index(value) < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def granule_tokens(
@@ -107,14 +117,15 @@ def memory_for(
 ) -> Memory:
     """The memory of one of `POLICIES`, empty, of `num_slots` slots (blocks and granules: whole ones).
 
-    Raises `ValueError` for another policy, or for a pool or a block without room.
+    Raises `ValueError` for another policy, or for a pool or a block without room, `TypeError` for a count
+    that is no integer.
     """
     rules = rules or Rules()
-    if num_slots < 1:
-        raise ValueError(f"num_slots must be at least 1, got {num_slots}")
+    check_count("num_slots", num_slots)
     if policy in GROWING:
         name, size = ("block_size", block_size) if policy == "paged" else ("granule", rules.granule)
-        if not 1 <= size <= num_slots:
+        check_count(name, size)
+        if size > num_slots:
             raise ValueError(f"{name} must be 1 to num_slots ({num_slots}), got {size}")
         return _growing(workload, num_slots // size, size, rules, record)
     if policy in _PIECES:

@@ -151,7 +151,11 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether every request has finished or been refused."""
+        """Whether every request has finished or been refused.
+
+        The last to finish hold their memory still, as the log of the last step shows it: it would come
+        back in the next step.
+        """
         return not (self._batch.running or self._waiting or self._to_come)
 
     @property

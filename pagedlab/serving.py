@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from pagedlab.memory import Refusal, Request
-from pagedlab.policies import POLICIES, Rules, memory_for
+from pagedlab.policies import POLICIES, Rules, check_count, memory_for
 from pagedlab.server import REFUSED, UNFINISHED, Run, Tokens
 from pagedlab.steps import Steps
 from pagedlab.steptime import ASSUMED, StepTime, fit
@@ -85,7 +85,8 @@ def simulate(
     `should_stop()` says so (asked between steps), or on Ctrl-C; then `Run.stopped` says which, and all
     up to there is kept. `progress` shows a bar on standard error.
 
-    Raises `ValueError` for a policy, pool or rule that cannot be.
+    Raises `ValueError` for a policy, pool, rule or limit that cannot be, `TypeError` for a count that is no
+    integer.
 
     >>> from pagedlab.workloads import parse
     >>> run = simulate(parse("input_length,output_length\\n4,5\\n4,5\\n"), num_slots=12, block_size=4)
@@ -94,6 +95,9 @@ def simulate(
     >>> run.tokens
     Tokens(prefilled=8, decoded=8, recomputed=4, cached=0, computed=20)
     """
+    for name, most in (("max_steps", max_steps), ("max_events", max_events)):
+        if most is not None:
+            check_count(name, most, least=0)
     run = start(
         workload,
         policy,

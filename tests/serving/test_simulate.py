@@ -109,6 +109,20 @@ def test_every_token_is_prefilled_decoded_or_reported_as_recomputed(policy, budg
         assert tokens.computed == tokens.prefilled + tokens.decoded + tokens.recomputed
 
 
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_complete_run_holds_what_finished_last_and_the_next_step_gives_it_back(policy, record):
+    workload = workloads.named("bimodal", requests=60)
+    run = simulate(workload, policy, num_slots=12_000, record=record)
+    last = np.flatnonzero(run.finish_step == run.now - 1)
+    assert run.complete and 1 <= len(last) < 60
+    usage = run.manager.usage()
+    assert usage.stored == workload.stored[last].sum() and usage.held == run.steps.held[-1] > 0
+    steps = len(run.steps)
+    run.step()
+    assert run.manager.usage().held == run.manager.usage().stored == 0 and len(run.steps) == steps
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_step_accounts_for_every_slot(policy):
     run = simulate(workloads.named("azure-conversation"), policy, num_slots=20_000, max_steps=300)
@@ -216,7 +230,13 @@ def test_progress_is_shown_when_asked_for_and_not_otherwise(capsys):
     "arguments, words",
     [
         (dict(policy="pagd"), "policy must be one of paged, virtual, .*, reserve, got 'pagd'"),
-        (dict(block_size=0), "block_size must be 1 to num_slots"),
+        (dict(block_size=0), "block_size must be at least 1, got 0"),
+        (dict(block_size=65), r"block_size must be 1 to num_slots \(64\), got 65"),
+        (dict(block_size=1.5), "block_size must be an integer, got 1.5"),
+        (dict(num_slots=64.0), "num_slots must be an integer, got 64.0"),
+        (dict(max_steps=-1), "max_steps must be at least 0, got -1"),
+        (dict(max_steps=0.5), "max_steps must be an integer, got 0.5"),
+        (dict(max_events=-1), "max_events must be at least 0, got -1"),
         (dict(num_slots=0), "num_slots must be at least 1, got 0"),
         (dict(policy="virtual"), r"granule must be 1 to num_slots \(64\), got 1024"),
         (
@@ -227,7 +247,7 @@ def test_progress_is_shown_when_asked_for_and_not_otherwise(capsys):
     ],
 )
 def test_a_run_that_cannot_be_says_why(arguments, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         simulate(workloads.named("uniform", requests=3), **{"num_slots": 64, **arguments})
 
 
@@ -236,13 +256,21 @@ def test_a_run_that_cannot_be_says_why(arguments, words):
     [
         (dict(watermark=1.0), "watermark must be at least 0 and below 1, got 1.0"),
         (dict(max_seqs=0), "max_seqs must be at least 1, got 0"),
+        (dict(max_seqs=-1), "max_seqs must be at least 1, got -1"),
+        (dict(max_seqs=2.5), "max_seqs must be an integer, got 2.5"),
         (dict(token_budget=-1), "token_budget must be at least 1, got -1"),
         (dict(token_budget=9, prefix_caching=True), "cannot be combined"),
     ],
 )
 def test_a_rule_that_cannot_be_followed_says_why(rules, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         Rules(**rules)
+
+
+@pytest.mark.parametrize("parts", [dict(base=0), dict(base=-5), dict(base=1, per_token=-1)])
+def test_a_step_that_takes_no_time_is_refused(parts):
+    with pytest.raises(ValueError, match="a step takes at least 1 ns, and no token takes less than 0"):
+        StepTime(**parts)
 
 
 # ---- time ---------------------------------------------------------------------------------------
