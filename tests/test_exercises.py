@@ -152,6 +152,53 @@ def test_an_endless_loop_is_a_report(monkeypatch):
     assert time.monotonic() - start < 30
 
 
+def test_what_a_solution_prints_is_shown_where_it_was_wrong():
+    def talkative(lengths, block_size, reserve_to):
+        print("lengths", lengths)
+        sys.stderr.write('to both streams\nwith {"value": 3}\n')
+        return loops(lengths, block_size, reserve_to) if len(lengths) > 1 else (0, 0)
+
+    report = exercises.check("waste", talkative, seed=0)
+    finding = report.findings[0]
+    assert finding.printed == 'lengths [5]\nto both streams\nwith {"value": 3}\n'
+    assert "  printed   lengths [5]\n            to both streams\n" in str(report)
+    assert "characters)" not in str(report)
+    much = exercises.check("waste", lambda n, b, r: print("x" * 9_999) or (0, 0), seed=0)
+    assert "x\n            ... (its first 500 characters)" in str(much)
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_each_call_keeps_the_beginning_of_what_it_printed(monkeypatch, forks):
+    if not forks:
+        monkeypatch.delattr(os, "fork")
+
+    def prints(n):
+        for _ in range(n):
+            print("0123456789", end="")
+        if n == 2:
+            raise ValueError("after printing")
+        return n
+
+    outcomes = runner.run(prints, [(1,), (0,), (2,), (100_000,)])
+    assert [outcome.printed for outcome in outcomes] == [
+        "0123456789",
+        "",
+        "0123456789" * 2,
+        "0123456789" * (runner.PRINTED // 10),
+    ]
+    assert [outcome.returned for outcome in outcomes] == [True, True, False, True]
+
+
+def test_what_was_printed_before_an_endless_loop_is_kept():
+    def counts(n):
+        print("call", n)
+        return n if n < 1 else forever()
+
+    outcomes = runner.run(counts, [(0,), (1,), (2,)], seconds=0.5)
+    assert [outcome.printed for outcome in outcomes] == ["call 0\n", "call 1\n", ""]
+    assert "endless loop?" in outcomes[1].text
+
+
 def test_answers_before_an_endless_loop_are_kept():
     outcomes = runner.run(lambda n: n if n < 2 else forever(), [(0,), (1,), (2,), (3,)], seconds=0.5)
     assert [outcome.returned for outcome in outcomes] == [True, True, False, False]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagedlab.exercises.runner import Outcome, run
+from pagedlab.exercises.runner import PRINTED, Outcome, run
 
 Arguments = tuple[Any, ...]
 
@@ -42,13 +42,14 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Finding:
-    """One check that did not pass."""
+    """One check that did not pass; `printed` is the beginning of what the solution printed in it."""
 
     about: str
     tried: str
     expected: str
     got: str
     hint: str = ""
+    printed: str = ""
 
     def __str__(self) -> str:
         lines = [
@@ -57,6 +58,10 @@ class Finding:
             f"  expected  {self.expected}",
             f"  got       {self.got}",
         ]
+        for number, line in enumerate(self.printed.splitlines()):
+            lines.append(f"  {'' if number else 'printed':<9} {line}")
+        if len(self.printed) >= PRINTED:
+            lines.append(f"{'':<12}... (its first {PRINTED} characters)")
         return "\n".join(lines + ([f"  hint      {self.hint}"] if self.hint else []))
 
 
@@ -89,7 +94,12 @@ def check_exercise(exercise: Exercise, solution: Callable[..., Any], seed: int |
     hint = _recognise(exercise, trials, outcomes, right)
     findings = tuple(
         Finding(
-            trial.about, _call(trial.arguments), _clip(answer), outcome.text, hint if outcome.returned else ""
+            trial.about,
+            _call(trial.arguments),
+            _clip(answer),
+            outcome.text,
+            hint if outcome.returned else "",
+            outcome.printed,
         )
         for trial, answer, outcome, passed in zip(trials, expected, outcomes, right, strict=True)
         if not passed

@@ -1,8 +1,9 @@
 """Runs a learner's code where it can do no harm: in a forked child, with limits.
 
-The child sends one JSON line for each answer, so what came before a crash or an endless loop is kept,
-and the parent never unpickles anything. What the code prints is dropped after a while. Where a process
-cannot fork (Windows, a browser), the code runs here, without limits on time or memory.
+The child sends JSON lines: what a call prints, as it prints it, then the call's answer. So what came
+before a crash or an endless loop is kept, and the parent never unpickles anything. Of what a call prints
+through Python the first characters are kept (`PRINTED`), the rest is dropped. Where a process cannot fork
+(Windows, a browser), the code runs here, without limits on time or memory.
 """
 
 from __future__ import annotations
@@ -23,17 +24,23 @@ from typing import Any
 
 SECONDS = 10.0
 """For all calls together."""
+PRINTED = 500
+"""Characters that are kept of what one call prints."""
 _MEMORY_BYTES = 2 << 30
 _LONGEST_ANSWER = 1 << 20
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: it returned a value, or `text` says what happened instead."""
+    """What one call did: it returned a value, or `text` says what happened instead.
+
+    `printed` is what it wrote to standard output and standard error, its first `PRINTED` characters.
+    """
 
     returned: bool
     value: Any
     text: str
+    printed: str = ""
 
 
 def run(
@@ -41,11 +48,15 @@ def run(
 ) -> list[Outcome]:
     """Call `solution` once with each of `calls`; one outcome each, whatever it does."""
     if not hasattr(os, "fork"):
-        return [_decode(_answer(solution, arguments)) for arguments in calls]
+        lines: list[str] = []
+        for arguments in calls:
+            _answer(solution, arguments, lines.append)
+        return _outcomes(lines)[0]
     lines, ending = _in_a_child(solution, calls, seconds)
-    outcomes = [_decode(line) for line in lines[: len(calls)]]
+    outcomes, printed = _outcomes(lines)
+    del outcomes[len(calls) :]
     if len(outcomes) < len(calls):
-        outcomes.append(Outcome(False, None, ending))
+        outcomes.append(Outcome(False, None, ending, printed))
     return outcomes + [Outcome(False, None, "not reached")] * (len(calls) - len(outcomes))
 
 
@@ -61,7 +72,9 @@ def _in_a_child(
         _be_the_child(solution, calls, write_end)
     os.close(write_end)
     try:
-        received, in_time = _read_until(read_end, time.monotonic() + seconds, _LONGEST_ANSWER * len(calls))
+        received, in_time = _read_until(
+            read_end, time.monotonic() + seconds, 2 * _LONGEST_ANSWER * len(calls)
+        )
     finally:
         os.close(read_end)
         with contextlib.suppress(ProcessLookupError):
@@ -102,35 +115,67 @@ def _be_the_child(solution: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
             os.dup2(nowhere, standard)
         with open(write_end, "wb", buffering=0) as pipe:
             for arguments in calls:
-                pipe.write((_answer(solution, arguments) + "\n").encode())
+                _answer(solution, arguments, lambda line: pipe.write((line + "\n").encode()))
     finally:
         os._exit(0)
 
 
-def _answer(solution: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """One call, as a JSON line."""
+class _Head(io.TextIOBase):
+    """A stream that passes on the first `PRINTED` characters written to it."""
+
+    def __init__(self, pass_on: Callable[[str], object]) -> None:
+        self._pass_on, self._left = pass_on, PRINTED
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if text and self._left:
+            kept = text[: self._left]
+            self._left -= len(kept)
+            self._pass_on(kept.encode("utf-8", "replace").decode())  # a lone surrogate cannot be shown
+        return len(text)
+
+
+def _answer(solution: Callable[..., Any], arguments: tuple[Any, ...], send: Callable[[str], object]) -> None:
+    """One call: JSON lines of what it prints, then one of its answer."""
+    head = _Head(lambda text: send(json.dumps({"printed": text})))
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
             value = _plain(solution(*arguments))
         line = json.dumps({"value": value})
     except BaseException as error:  # also SystemExit: nothing that a solution does ends the check
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f" (line {last.lineno} of {last.name})" if last.name != "_answer" else ""
-        return json.dumps({"error": f"{type(error).__name__}: {str(error)[:300]}{where}"})
+        line = json.dumps({"error": f"{type(error).__name__}: {str(error)[:300]}{where}"})
     if len(line) > _LONGEST_ANSWER:
-        return json.dumps({"error": f"an answer of {len(line):,} characters"})
-    return line
+        line = json.dumps({"error": f"an answer of {len(line):,} characters"})
+    send(line)
 
 
-def _decode(line: str) -> Outcome:
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        return Outcome(False, None, "an answer that cannot be read")
-    if "error" in answer:
-        return Outcome(False, None, answer["error"])
-    text = repr(answer["value"])
-    return Outcome(True, answer["value"], text if len(text) <= 200 else text[:197] + "...")
+def _outcomes(lines: Sequence[str]) -> tuple[list[Outcome], str]:
+    """One outcome for each answer among the lines, and what was printed after the last."""
+    outcomes: list[Outcome] = []
+    printed = ""
+    for line in lines:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            message = {"error": "an answer that cannot be read"}
+        if "printed" in message:
+            printed += message["printed"]
+            continue
+        outcomes.append(_outcome(message, printed))
+        printed = ""
+    return outcomes, printed
+
+
+def _outcome(message: dict[str, Any], printed: str) -> Outcome:
+    if "error" in message:
+        return Outcome(False, None, message["error"], printed)
+    text = repr(message["value"])
+    return Outcome(True, message["value"], text if len(text) <= 200 else text[:197] + "...", printed)
 
 
 def _plain(value: Any) -> Any:
