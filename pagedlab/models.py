@@ -1,9 +1,9 @@
 """How many bytes of K and V one token takes, by model.
 
-A model is a list of layer groups, because the layers of one model need not be alike: Gemma and
-gpt-oss mix full attention with sliding windows, DeepSeek keeps one latent vector instead of heads.
-The presets are shapes as published; each carries where its numbers were read. A shape whose source
-is a transcription or memory says "as reported by" in it, as everywhere in this package.
+A model is a list of layer groups, because the layers of one model need not be alike: gpt-oss mixes
+full attention with sliding windows, DeepSeek keeps one latent vector instead of heads.
+The presets are shapes as published; each carries where its numbers were read. A source that was read
+only in copies says "as reported by copies of", as everywhere in this package.
 """
 
 from __future__ import annotations
@@ -139,11 +139,6 @@ _PRESETS = {
             (LayerGroup(18, 8, 64), LayerGroup(18, 8, 64, window=128)),
             "gpt-oss-120b",
             "gpt-oss model.py; vLLM blog, 2025-08-05",
-        ),
-        ModelShape(
-            (LayerGroup(10, 16, 128), LayerGroup(52, 16, 128, window=1024)),
-            "gemma-3-27b",
-            "layer split: vLLM docs, hybrid KV cache manager; heads and window as reported by memory",
         ),
     )
 }

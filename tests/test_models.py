@@ -48,6 +48,7 @@ def test_half_a_byte_is_a_legal_element():
 def test_every_preset_says_where_it_was_read():
     assert len(presets()) > 15
     assert all(len(preset(name).source) > 10 for name in presets())
+    assert not [name for name in presets() if "memory" in preset(name).source]
 
 
 @pytest.mark.parametrize(
