@@ -4,7 +4,8 @@
 
             prompt   ContextTokens,    num_prefill_tokens,  input_length,   prompt
             output   GeneratedTokens,  num_decode_tokens,   output_length,  output
-            arrival  TIMESTAMP (date and time), timestamp_ms; may be absent
+            arrival  TIMESTAMP (date and time, with a zone or without, which means UTC), timestamp_ms;
+                     may be absent
 
     JSONL   one object a line: `input_length`, `output_length`, and if known
 
@@ -21,6 +22,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -41,7 +44,10 @@ _COLUMNS = {
     "arrival": ("TIMESTAMP", "timestamp_ms"),
 }
 _SHOW_PROGRESS_FROM_BYTES = 4_000_000
-_LATEST_MS = 9e12  # the year 2255; nanoseconds since 1970 still fit 64 bits
+_YEARS = 142
+_FARTHEST_MS = 4.5e12  # so many years from 1970: between any two such times are less than 2**63 nanoseconds
+_TOO_FAR = f"is no time of requests: it lies {_YEARS} years or more from 1970"
+_ZONED = re.compile(r"(.*:\d\d(?:\.\d*)?) ?(?:Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)")
 _HASHES = 1 << 30  # as many as there are made-up token ids for them
 
 
@@ -199,8 +205,10 @@ def _nanoseconds(timestamp: Any) -> int:
         milliseconds = float(timestamp) * unit
     except (ValueError, OverflowError):
         raise ValueError(f"{_clip(timestamp)} is not a number of {kind}") from None
-    if not abs(milliseconds) < _LATEST_MS:  # also NaN
+    if milliseconds != milliseconds:
         raise ValueError(f"{_clip(timestamp)} is not a number of {kind}")
+    if abs(milliseconds) >= _FARTHEST_MS:
+        raise ValueError(f"{_clip(timestamp)} {_TOO_FAR}")
     return round(milliseconds * 1e6)
 
 
@@ -280,28 +288,59 @@ def _length(text: str) -> int:
 
 def _arrivals(texts: list[tuple[int, str]], name: str, *, is_date: bool) -> np.ndarray:
     """Nanoseconds, from dates with up to nine decimals or from milliseconds."""
-
-    def convert(values: list[str]) -> np.ndarray:
-        if is_date:
-            times = np.array(values, dtype="datetime64[ns]")
-            if np.isnat(times).any():
-                raise ValueError("not a time")
-            return times.astype(np.int64)
-        milliseconds = np.array(values, dtype=np.float64)
-        if not (np.abs(milliseconds) < _LATEST_MS).all():  # also NaN
-            raise ValueError("not a number of milliseconds")
-        return np.rint(milliseconds * 1e6).astype(np.int64)
-
+    convert = _dates if is_date else _milliseconds
     try:
         return convert([text for _, text in texts])
     except (ValueError, OverflowError):
         for line, text in texts:
             try:
                 convert([text])
-            except (ValueError, OverflowError):
+            except OverflowError:
+                raise WorkloadError(f"{name}, line {line}: {_clip(text)} {_TOO_FAR}") from None
+            except ValueError:
                 kind = "a date and time" if is_date else "a number of milliseconds"
                 raise WorkloadError(f"{name}, line {line}: {_clip(text)} is not {kind}") from None
         raise
+
+
+def _milliseconds(texts: list[str]) -> np.ndarray:
+    milliseconds = np.array(texts, dtype=np.float64)
+    if np.isnan(milliseconds).any():
+        raise ValueError("not a number")
+    if (np.abs(milliseconds) >= _FARTHEST_MS).any():
+        raise OverflowError
+    return np.rint(milliseconds * 1e6).astype(np.int64)
+
+
+def _dates(texts: list[str]) -> np.ndarray:
+    texts = [text.strip() for text in texts]
+    zoned = [_ZONED.fullmatch(text) for text in texts]
+    if any(zoned):
+        texts = [match[1] if match else text for match, text in zip(zoned, texts, strict=True)]
+    # Left to itself numpy reads "now", "" and years of any length.
+    if not all(text[:4].isdigit() and text[4:5] in ("", "-") for text in texts):
+        raise ValueError("not a date")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy warns of whatever stands behind a time
+        try:
+            # Coarse first: nanoseconds of a far year would wrap around unseen.
+            microseconds = np.array(texts, dtype="datetime64[us]").astype(np.int64)
+            if (np.abs(microseconds) >= _FARTHEST_MS * 1e3).any():
+                raise OverflowError
+            nanoseconds = np.array(texts, dtype="datetime64[ns]").astype(np.int64)
+        except Warning:
+            raise ValueError("not a date") from None
+    if any(zoned):
+        nanoseconds -= np.array([_ahead_of_utc(match) for match in zoned], dtype=np.int64)
+    return nanoseconds
+
+
+def _ahead_of_utc(zoned: re.Match[str] | None) -> int:
+    """Nanoseconds that a time is ahead of UTC."""
+    if zoned is None or zoned[2] is None:
+        return 0
+    minutes = 60 * int(zoned[3]) + int(zoned[4] or 0)
+    return (-minutes if zoned[2] == "-" else minutes) * 60 * 10**9
 
 
 def _clip(value: object) -> str:

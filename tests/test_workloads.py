@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -17,6 +20,21 @@ def test_azure_columns_and_seven_decimals_of_a_second():
     assert workload.prompt.tolist() == [4808, 3180] and workload.output.tolist() == [10, 8]
     assert workload.arrival_ns.tolist() == [0, 52_000_100]
     assert workload.origin == "recorded"
+
+
+def test_times_with_a_zone_are_compared_in_utc():
+    times = ("2024-05-10 02:00:00.5+02:00", "2024-05-10 00:00:00.25+00:00", "2024-05-10T00:00:00Z")
+    times += ("2024-05-09 19:00:01 -0500", "2024-05-10 02:00:02+02", " 2024-05-10 00:00:03 ")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        workload = workloads.parse(HEADER + "".join(f"{time},{n},1\n" for n, time in enumerate(times, 1)))
+    assert workload.prompt.tolist() == [3, 2, 1, 4, 5, 6]
+    assert (workload.arrival_ns / 1e9).tolist() == [0, 0.25, 0.5, 1, 2, 3]
+
+
+def test_the_farthest_times_that_are_believed_do_not_wrap_around():
+    workload = workloads.parse(HEADER + "1828-01-01,1,1\n2111-12-31,2,1\n")
+    assert workload.arrival_ns.tolist() == [0, (date(2111, 12, 31) - date(1828, 1, 1)).days * 86_400 * 10**9]
 
 
 def test_sharegpt_columns_with_others_among_them():
@@ -71,6 +89,16 @@ def test_whole_numbers_written_as_floats_are_lengths():
             "line 2: 'nan' is not a number of milliseconds",
         ),
         (HEADER + "NaT,12,8\n", "line 2: 'NaT' is not a date and time"),
+        (HEADER + "now,12,8\n", "line 2: 'now' is not a date and time"),
+        (HEADER + "20231116,12,8\n", "line 2: '20231116' is not a date and time"),
+        (HEADER + "2023-11-16 18:17:03 noon,12,8\n", "line 2: '2023-11-16 18:17:03 noon' is not a date"),
+        (HEADER + "2023-11-16 18:17+99:00,12,8\n", "line 2: '2023-11-16 18:17[+]99:00' is not a date"),
+        (
+            HEADER + ROW + "9999-01-01 00:00:00,12,8\n",
+            "line 3: '9999-01-01 00:00:00' is no time of requests: it lies 142 years or more from 1970",
+        ),
+        (HEADER + "1700-01-01 00:00:00,12,8\n", "line 2: '1700-01-01 00:00:00' is no time of requests"),
+        ("timestamp_ms,prompt,output\n-5e12,1,1\n", "line 2: '-5e12' is no time of requests"),
         (HEADER + "<script>alert(1)</script>" * 20 + ",12,8\n", r"line 2: '<script>.*\.\.\. is not"),
         ("\x00\x01\x02", "line 1"),
     ],
@@ -204,6 +232,7 @@ def test_without_hashes_every_token_is_the_requests_own():
         (ROUND.replace("48]", "-1]"), "line 3: hash_ids must be whole numbers from 0"),
         (ROUND.replace("27482", '"soon"'), "line 3: 'soon' is not a number of seconds"),
         (ROUND.replace("27482", "NaN"), "line 3: nan is not a number of milliseconds"),
+        (ROUND.replace("27482", "9e12"), "line 3: 9000000000000.0 is no time of requests"),
         (ROUND.replace("27482", "[]"), r"line 3: \[\] is not a time"),
         (
             ROUND.replace('"timestamp": 27482, ', ""),
