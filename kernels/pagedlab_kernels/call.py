@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+LONGEST = 2**31 - 1  # tokens: what an int32 length can say
+
 
 @dataclass(frozen=True)
 class BlockTable:
@@ -69,7 +71,11 @@ class DecodeCall:
         """How many query heads share one KV head."""
         return self.query.shape[1] // self.key.shape[2]
 
+    @property
+    def reach(self) -> int:
+        """How many tokens a query sees at most: its window, or more than any sequence has."""
+        return self.window or LONGEST
+
     def first_visible(self) -> Tensor:
         """The first position that each query sees, 0 or the left edge of its window: int64 `[seqs]`."""
-        lengths = self.seq_lens.long()
-        return torch.zeros_like(lengths) if self.window is None else (lengths - self.window).clamp(min=0)
+        return (self.seq_lens.long() - self.reach).clamp(min=0)

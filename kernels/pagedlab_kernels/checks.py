@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import BlockTable, DecodeCall
+from .call import LONGEST, BlockTable, DecodeCall
 from .csr import CSRTable
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 MAX_SPLITS = 128
-LONGEST = 2**31 - 1  # lengths are int32: a window of this size is as good as none
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from .call import DecodeCall
 
 # What the kernel sees of each dtype: `cpu_kernels.widen` turns it into float32.
 _CARRIERS = {torch.float32: np.float32, torch.bfloat16: np.uint16, torch.float16: np.int16}
-_NO_WINDOW = 2**31 - 1
 
 _one_call_at_a_time = threading.Lock()
 
@@ -39,7 +38,7 @@ def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
     """Return the output `[seqs, q_heads, head_dim]` and the log-sum-exp of the scores `[seqs, q_heads]`."""
     grouped = (call.num_seqs, call.num_kv_heads, call.group)
     query = call.query.detach().float().mul(call.scale).reshape(*grouped, call.head_dim).contiguous()
-    out, lse = torch.empty(query.shape), torch.empty(grouped)
+    out, lse = torch.empty_like(query), query.new_empty(grouped)
     lengths = call.seq_lens.contiguous().numpy()
     if call.table is not None:
         entries, rows = call.table.entries.numpy(), call.table.bounds().numpy()
@@ -49,7 +48,7 @@ def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
         cpu_kernels.decode(
             query.numpy(), _flat(call.key), _flat(call.value), lengths, entries, rows,
             call.table is not None, call.block_size, call.key.stride()[:3], call.value.stride()[:3],
-            call.window or _NO_WINDOW, np.float32(call.softcap or 0), _deal(lengths, threads),
+            call.reach, np.float32(call.softcap or 0), _deal(lengths, threads),
             out.numpy(), lse.numpy(),
         )  # fmt: skip
     return out.view(call.query.shape).to(call.query.dtype), lse.view(call.query.shape[:2])
@@ -66,9 +65,10 @@ def stream_read(*tensors: Tensor) -> float:
     1024.0
     """
     for tensor in tensors:
-        if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.nbytes % 4:
+        offset = tensor.storage_offset() * tensor.itemsize
+        if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.nbytes % 4 or offset % 4:
             raise ValueError(
-                f"tensors must be contiguous, on the CPU and a multiple of 4 bytes, got shape "
+                f"tensors must be contiguous, on the CPU and whole float32 numbers, got shape "
                 f"{list(tensor.shape)}, strides {tensor.stride()}, {tensor.dtype}, {tensor.device}"
             )
     with _threads() as threads:

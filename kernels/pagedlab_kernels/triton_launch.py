@@ -20,7 +20,6 @@ from .call import DecodeCall
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 GROUP_TILE = 16  # query heads handled together: the rows that the matrix unit takes at once
 LARGE_SHARED_MEMORY = 160 * 1024  # bytes per multiprocessor
-NO_WINDOW = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         triton_kernels.decode[grid](
             query, call.key, call.value, table, starts, call.seq_lens.contiguous(), parts, part_lses,
-            width, call.window or NO_WINDOW, call.scale, call.softcap or 0.0,
+            width, call.reach, call.scale, call.softcap or 0.0,
             query.stride(0), query.stride(1), *call.key.stride()[:3], *call.value.stride()[:3],
             **decode_constants(call, tiling, upcast=bool(interpreted())),
             num_warps=tiling.num_warps, num_stages=tiling.num_stages(table is not None),

@@ -1,5 +1,8 @@
-"""Compiles the Triton kernels for GPUs that are not here; one JSON line per kernel. Run as a program, in a
-process that does not interpret, with a TRITON_CACHE_DIR of its own."""
+"""Compiles the Triton kernels for GPUs that are not here and prints one JSON line per kernel.
+
+A program, not a test: it has to run in a process that does not interpret, with a TRITON_CACHE_DIR of its own.
+Its arguments are compute capabilities, 80 for sm_80.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
@@ -19,96 +24,62 @@ from pagedlab_kernels import triton_kernels, triton_launch
 from pagedlab_kernels.call import BlockTable, DecodeCall
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-TYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
-POINTERS = {"query": None, "keys": None, "values": None, "out": None, "lse": "fp32", "seq_lens": "i32"}
+ELEMENTS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+SMALL_SHARED_MEMORY = (75, 86, 89, 120)  # capabilities
 
 
-def call(paged: bool, dtype: torch.dtype, head_dim: int, group: int, **options: object) -> DecodeCall:
+def example(paged: bool, dtype: torch.dtype, head_dim: int, group: int = 4) -> DecodeCall:
     """A call of the right shapes that holds no numbers: 2 KV heads, blocks of 16."""
-
-    def empty(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
-        return torch.empty(*shape, dtype=dtype, device="meta")
-
-    table = BlockTable(3, empty(12, dtype=torch.int32), 4, None) if paged else None
-    cache = empty(10, 16, 2, head_dim)
-    chosen = {"scale": 1.0, "window": None, "softcap": None, "num_splits": None} | options
-    return DecodeCall(
-        empty(3, 2 * group, head_dim), cache, cache, empty(3, dtype=torch.int32), table, **chosen
-    )
+    query = torch.empty(3, 2 * group, head_dim, dtype=dtype, device="meta")
+    cache = torch.empty(10, 16, 2, head_dim, dtype=dtype, device="meta")
+    lengths = torch.empty(3, dtype=torch.int32, device="meta")
+    table = BlockTable(3, torch.empty(12, dtype=torch.int32, device="meta"), 4, None) if paged else None
+    return DecodeCall(query, cache, cache, lengths, table, 1.0, None, None, None)
 
 
-def compile_decode(call: DecodeCall, capability: int) -> dict[str, object]:
+def compile_decode(call: DecodeCall, capability: int) -> dict[str, Any]:
     """Compile `decode` as the launcher would for this call, and report what it takes."""
-    kernel = triton_kernels.decode
-    tiling = triton_launch.tiling_for(call, "small" if capability in (75, 86, 89, 120) else "large")
-    constants = triton_launch.decode_constants(call, tiling, upcast=False)
-    absent = {"starts": None} if call.table is not None else {"starts": None, "table": None}
-    element = TYPES[call.query.dtype]
+    paged, element = call.table is not None, ELEMENTS[call.query.dtype]
+    tiling = triton_launch.tiling_for(call, "small" if capability in SMALL_SHARED_MEMORY else "large")
+    constants: dict[str, Any] = dict(triton_launch.decode_constants(call, tiling, upcast=False))
+    constants |= {"starts": None} if paged else {"starts": None, "table": None}
+    types = dict.fromkeys(("query", "keys", "values", "out"), "*" + element)
+    types |= {"lse": "*fp32", "seq_lens": "*i32", "table": "*i32", "scale": "fp32", "softcap": "fp32"}
+    types |= dict.fromkeys(constants, "constexpr")
 
-    signature, attributes = {}, {}
-    for index, name in enumerate(kernel.arg_names):
-        if name in constants or name in absent:
-            signature[name] = "constexpr"
-        elif name in ("query", "keys", "values", "out", "lse", "seq_lens", "table"):
-            kind = {"lse": "fp32", "seq_lens": "i32", "table": "i32"}.get(name, element)
-            signature[name] = "*" + ("fp32" if name == "out" and constants["SPLITS"] > 1 else kind)
-            attributes[(index,)] = [["tt.divisibility", 16]]
-        elif name in ("scale", "softcap"):
-            signature[name] = "fp32"
-        else:
-            signature[name] = "i32"
-            if "_" in name and name[:2] in (
-                "q_",
-                "k_",
-                "v_",
-            ):  # a stride, and those of real caches divide by 16
-                attributes[(index,)] = [["tt.divisibility", 16]]
-    source = ASTSource(fn=kernel, signature=signature, constexprs={**constants, **absent}, attrs=attributes)
-    options = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages(call.table is not None)}
-    return {
-        **report(triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)),
-        **options,
-    }
+    names = triton_kernels.decode.arg_names
+    signature = {name: types.get(name, "i32") for name in names}
+    # What the launcher finds out about its arguments: pointers and strides that divide by 16.
+    aligned = [name for name in names if signature[name][0] == "*" or name[:2] in ("q_", "k_", "v_")]
+    attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in aligned}
+    source = ASTSource(triton_kernels.decode, signature, constexprs=constants, attrs=attributes)
+    options = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages(paged)}
+    return options | report(triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options))
 
 
-def compile_merge(capability: int) -> dict[str, object]:
-    """Compile `merge` for 7 splits of head_dim 128 in bfloat16."""
+def compile_merge(capability: int) -> dict[str, Any]:
+    """Compile `merge` for 7 splits of head_dim 128 into bfloat16."""
     constants = {"HEAD_DIM": 128, "CHUNK": 64, "SPLITS": 7, "SPLITS_PAD": 8}
     signature = {"parts": "*fp32", "part_lses": "*fp32", "out": "*bf16", "lse": "*fp32"}
     signature |= dict.fromkeys(constants, "constexpr")
-    source = ASTSource(fn=triton_kernels.merge, signature=signature, constexprs=constants)
+    source = ASTSource(triton_kernels.merge, signature, constexprs=constants)
     return report(triton.compile(source, target=GPUTarget("cuda", capability, 32)))
 
 
-def report(compiled: object) -> dict[str, object]:
-    """Registers, stack and shared memory in bytes, and how K and V are loaded."""
+def report(compiled: Any) -> dict[str, Any]:
+    """Registers a thread; bytes of stack, of local and of shared memory."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        usage = subprocess.run(
-            [CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True
-        )
-    return {
-        "registers": int(re.search(r"REG:(\d+)", usage.stdout)[1]),
-        "stack": int(re.search(r"STACK:(\d+)", usage.stdout)[1]),
-        "local": int(re.search(r"LOCAL:(\d+)", usage.stdout)[1]),
-        "shared": compiled.metadata.shared,
-    }
+        command = [CUOBJDUMP, "-res-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {name.lower(): int(re.search(rf"{name}:(\d+)", usage)[1]) for name in ("REG", "STACK", "LOCAL")}
+    return found | {"shared": compiled.metadata.shared}
 
 
 if __name__ == "__main__":
     for capability in map(int, sys.argv[1:]):
-        print(
-            json.dumps({"kernel": "merge", "capability": capability} | compile_merge(capability)), flush=True
-        )
-        for paged in (True, False):
-            for dtype in TYPES:
-                for head_dim in (64, 128):
-                    found = compile_decode(call(paged, dtype, head_dim, 4), capability)
-                    about = {
-                        "kernel": "decode",
-                        "capability": capability,
-                        "paged": paged,
-                        "head_dim": head_dim,
-                    }
-                    print(json.dumps({**about, "dtype": str(dtype), **found}), flush=True)
+        print(json.dumps({"kernel": "merge"} | compile_merge(capability)))
+        for paged, dtype, head_dim in product((True, False), ELEMENTS, (64, 128)):
+            about = {"kernel": "decode", "paged": paged, "dtype": str(dtype), "head_dim": head_dim}
+            print(json.dumps(about | compile_decode(example(paged, dtype, head_dim), capability)))

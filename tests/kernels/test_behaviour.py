@@ -9,7 +9,7 @@ import pytest
 import torch
 from batches import NOT_A_BLOCK, assert_close, batch, by_hand
 
-from pagedlab_kernels import CSRTable, backends, contiguous_attention, paged_attention
+from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
 
 OPTIONS = [
     {"scale": 0.25},
@@ -31,11 +31,12 @@ def test_options_mean_what_they_say(backend, options):
 
 
 @pytest.mark.parametrize("num_splits", [1, 2, 3, 7, 16])
-def test_splits_do_not_change_the_answer(num_splits):
+def test_splits_do_not_change_the_answer(backend, num_splits):
+    if backend == "cpu":
+        pytest.skip("shares out whole sequences")
     case = batch([0, 1, 5, 80, 333], block_size=16)  # mostly fewer tokens than splits, or fewer tiles
-    for name in available("reference", "triton"):
-        found = case.paged(backend=name, num_splits=num_splits, return_lse=True, window=300)
-        assert_close(found, case.exact(window=300), torch.float32)
+    found = case.paged(backend=backend, num_splits=num_splits, return_lse=True, window=300)
+    assert_close(found, case.exact(window=300), torch.float32)
 
 
 def test_unused_slots_of_a_block_may_hold_nan(backend):
@@ -182,7 +183,7 @@ def test_query_groups_of_any_size(backend, heads):
     assert_close(case.paged(backend=backend, return_lse=True), case.exact(), torch.float32)
 
 
-@pytest.mark.parametrize("factor", [1e-3, 30.0, 1e3, 1e5])
+@pytest.mark.parametrize("factor", [1e-3, 30.0, 1e3, 1e5, 1e9])
 def test_scores_of_any_magnitude(backend, factor):
     """Scores far apart leave one token standing: its value, and neither NaN nor a vanished sum."""
     case = batch([3, 700], block_size=16)
@@ -191,7 +192,7 @@ def test_scores_of_any_magnitude(backend, factor):
     exact_out, exact_lse = case.exact()
     torch.testing.assert_close(lse.double(), exact_lse, atol=1e-5, rtol=1e-5)
     # Rounding moves a score by its magnitude times 1e-7, and its weight by as much.
-    torch.testing.assert_close(out.double(), exact_out, atol=2e-6 * max(1.0, factor), rtol=0)
+    torch.testing.assert_close(out.double(), exact_out, atol=min(2e-6 * max(1.0, factor), 1e-3), rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -220,10 +221,6 @@ def test_auto_picks_the_fastest_that_can_serve():
     assert torch.equal(case.paged(num_splits=2), case.paged(num_splits=2, backend="reference"))
 
 
-def available(*names: str) -> list[str]:
-    return [backend.name for backend in backends() if backend.available and backend.name in names]
-
-
 def test_csr_table_is_frozen_and_knows_its_size():
     table = CSRTable(np.array([0, 1, 1], np.int32), np.array([4], np.int32), np.array([3, 0], np.int32))
     assert table.num_seqs == 2
@@ -241,3 +238,14 @@ def test_offsets_beyond_32_bits(backend):
     table, length = torch.tensor([[2**25 + 1]], dtype=torch.int32), torch.tensor([1], dtype=torch.int32)
     query = torch.ones(1, 1, 64, dtype=torch.float16)
     assert (paged_attention(query, cache, cache, table, length, backend=backend) == 3).all()
+
+
+def test_defaults_of_torch_do_not_matter(backend):
+    case = batch([5, 40])
+    expected = case.paged(backend=backend)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = case.paged(backend=backend)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)

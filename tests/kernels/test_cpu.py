@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +40,21 @@ def test_kernel_runs_where_no_folder_can_be_written(says):
     code = "from numba.core import caching; caching.CacheImpl._locator_classes.clear()\n" + CALL
     code = code.replace("_locator_classes.clear()", "_locator_classes[:] = []")
     assert says(code + "print(call(), cpu_kernels.decode.stats.cache_path)") == "4.5 None"
+
+
+def test_kernel_stays_inside_its_arrays(says, tmp_path):
+    """With numba's bounds checks: full tiles, blocks that straddle two of them, a window."""
+    code = """
+import sys; sys.path.insert(0, {folder!r})
+from batches import batch
+case = batch([0, 1, 512, 1025], heads=(5, 1), block_size=5)
+for options in ({{}}, {{"window": 600}}):
+    found = case.paged(backend="cpu", **options)
+    assert (found.double() - case.exact(**options)[0]).abs().max() < 2e-6
+print("inside")
+"""
+    code = code.format(folder=str(Path(__file__).parent))
+    assert says(code, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path)) == "inside"
 
 
 def test_threads_of_torch_are_left_alone_and_followed(says):
