@@ -87,7 +87,7 @@ class BlockManager(Leaving):
         allocation = Allocation(tuple(new), num_hit * self.block_size)
         events: list[Event] = []
         if self._log is not None:
-            events = [changes.CacheHit(seq_id, allocation.num_cached_tokens, tuple(hits))] if hits else []
+            events = [changes.CacheHit(seq_id, allocation.num_cached_tokens, tuple(hits))] if num_hit else []
             events.append(changes.Allocate(seq_id, count, tuple(blocks)))
         if ids is not None:
             ids = ids[len(keys) * self.block_size :]
