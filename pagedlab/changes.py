@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 SeqId: TypeAlias = Hashable
 Blocks: TypeAlias = Sequence[int]
-Copies: TypeAlias = Sequence[tuple[int, int]]
+Copy: TypeAlias = tuple[int, int]
+Copies: TypeAlias = Sequence[Copy]
 SeqIds: TypeAlias = Sequence[SeqId]
 
 

@@ -29,11 +29,7 @@ def write(log: EventLog, path: str | PathLike[str]) -> None:
     ends = list(log.step_ends) if log.stepped else []
     start = 0
     for end in [*ends, len(log)]:
-        for event in log[start:end]:
-            fields = zip(event._fields, event, strict=True)
-            lines.append(
-                _line({"event": type(event).__name__} | {name: _plain(value) for name, value in fields})
-            )
+        lines += [_line(_record(event)) for event in log[start:end]]
         lines.append(_line({"event": "end_step"}))
         start = end
     Path(path).write_text("".join(lines[:-1]), encoding="ascii")
@@ -51,7 +47,7 @@ def read(path: str | PathLike[str]) -> EventLog:
                 elif record == {"event": "end_step"}:
                     log.end_step()
                 else:
-                    log.append(_event(record))
+                    log.append(_event(record, log.num_blocks))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{fspath(path)}, line {number}: {error}") from None
     if log is None:
@@ -63,14 +59,27 @@ def _line(record: dict[str, Any]) -> str:
     return json.dumps(record, separators=(",", ":")) + "\n"
 
 
+def _record(event: changes.Event) -> dict[str, Any]:
+    record: dict[str, Any] = {"event": type(event).__name__}
+    for (field, form), value in zip(_fields(type(event)).items(), event, strict=True):
+        record[field] = _plain(value)
+        if not _FORMS[form](record[field]):
+            raise TypeError(f"a file keeps sequence ids that are text or integers, not the {field} {value!r}")
+    return record
+
+
+def _fields(kind: type[changes.Event]) -> dict[str, str]:
+    """The fields of an event and their types, by name."""
+    return {
+        field: form if isinstance(form, str) else form.__forward_arg__
+        for field, form in kind.__annotations__.items()
+    }
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, range):
         return {"start": value.start, "stop": value.stop}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise TypeError(f"an event log file keeps sequence ids that are text or integers, not {value!r}")
-    return int(value) if isinstance(value, int) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _begin(record: Any) -> EventLog:
@@ -82,7 +91,7 @@ def _begin(record: Any) -> EventLog:
     return EventLog(*sizes)
 
 
-def _event(record: Any) -> changes.Event:
+def _event(record: Any, num_blocks: int | None) -> changes.Event:
     name = record.get("event") if isinstance(record, dict) else None
     kind = _EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -90,10 +99,11 @@ def _event(record: Any) -> changes.Event:
     if record.keys() - {"event"} != set(kind._fields):
         raise ValueError(f"{name} has the fields {', '.join(kind._fields) or 'none'}, got {_short(record)}")
     values = {}
-    for field in kind._fields:
-        form = kind.__annotations__[field]
-        form = form if isinstance(form, str) else form.__forward_arg__
-        if not _FORMS[form](record[field]):
+    for field, form in _fields(kind).items():
+        fits = _FORMS[form](record[field])
+        if fits and form == "Blocks" and num_blocks is not None:
+            fits = max(_frozen(record[field]), default=-1) < num_blocks
+        if not fits:
             raise ValueError(f"{name}: {field} cannot be {_short(record[field])}")
         values[field] = _frozen(record[field])
     return kind(**values)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pagedlab import changes
 from pagedlab.asking import Asking, Away
-from pagedlab.changes import Copies, Event, SeqId
+from pagedlab.changes import Copies, Copy, Event, SeqId
 from pagedlab.errors import OutOfBlocks, SwappedSequence
 
 E = TypeVar("E", bound=Event)
@@ -42,9 +42,10 @@ class Leaving(Asking):
             assert event is not None
             return event
         if how == "swap":
-            return self._send_away(
+            event, _ = self._send_away(
                 (seq_id,), lambda released, copies: changes.Preempt(seq_id, how, 0, released, copies)
             )
+            return event
         raise ValueError(f'how must be "recompute" or "swap", got {how!r}')
 
     def swap_out(self, *seq_ids: SeqId) -> list[tuple[int, int]]:
@@ -53,8 +54,10 @@ class Leaving(Asking):
         Blocks that they share with one another travel once and stay shared; blocks held ahead stay behind.
         Raises `UnknownSequence`, `SwappedSequence`, or `OutOfBlocks` when the host has no room.
         """
-        event = self._send_away(seq_ids, lambda released, copies: changes.SwapOut(seq_ids, copies, released))
-        return list(event.copies)
+        _, copies = self._send_away(
+            seq_ids, lambda released, copies: changes.SwapOut(seq_ids, copies, released)
+        )
+        return copies
 
     def swap_in(self, *seq_ids: SeqId) -> list[tuple[int, int]]:
         """Bring sequences back, with their keys; returns the copies `(host block, block)` to make.
@@ -75,6 +78,7 @@ class Leaving(Asking):
         filled = [block for host, block in copies if key_of[host] is not None]
         keys = [key for key in key_of.values() if key is not None]
         events: list[Event] = [] if self._log is None else [changes.SwapIn(seq_ids, tuple(copies))]
+        settling = zip(group, tables, strict=True)
         leaving = [([block for block in there.blocks if block >= 0], 0) for there in away]
         freed = self._host.release_all(leaving)
         try:
@@ -83,7 +87,7 @@ class Leaving(Asking):
             self._host.retake_all(leaving, freed)
             raise
         self._pool.share(shared)
-        for held, table in zip(group, tables, strict=True):
+        for held, table in settling:
             held.blocks, held.away = table, None
         return copies
 
@@ -138,8 +142,10 @@ class Leaving(Asking):
             raise
         return happened
 
-    def _send_away(self, seq_ids: Sequence[SeqId], event: Callable[[Sequence[int], Copies], E]) -> E:
-        """Move sequences to the host."""
+    def _send_away(
+        self, seq_ids: Sequence[SeqId], event: Callable[[Sequence[int], Copies], E]
+    ) -> tuple[E, list[Copy]]:
+        """Move sequences to the host; returns what happened, and the copies to make."""
         group = [self._resident(seq_id) for seq_id in _distinct(seq_ids)]
         stored = [held.blocks[: self._blocks_for(held.num_tokens)] for held in group]
         sources = dict.fromkeys(block for table in stored for block in table if block >= 0)
@@ -147,24 +153,25 @@ class Leaving(Asking):
             what = f"moving {', '.join(map(repr, seq_ids))} to the host"
             raise OutOfBlocks(what, len(sources), self._host.num_free, self._host.num_blocks)
         targets, keys = self._host.next(len(sources)), self._pool.keys
-        copies = tuple(zip(sources, targets, strict=True))
+        copies = list(zip(sources, targets, strict=True))
         tables, shared = _moved(stored, copies)
         away = [
             Away(table, [keys[block] if keys and block >= 0 else None for block in blocks])
             for table, blocks in zip(tables, stored, strict=True)
         ]
+        settling = zip(group, away, strict=True)
         leaving = [(held.blocks[held.gone :], held.priority) for held in group]
         freed = self._pool.release_all(leaving)
         try:
-            happened = event(tuple(block for blocks in freed for block in blocks), copies)
-            self._commit([happened], self._host.take, targets)
+            done = event(tuple(block for blocks in freed for block in blocks), tuple(copies)), copies
+            self._commit(done[:1], self._host.take, targets)
         except BaseException:
             self._pool.retake_all(leaving, freed)
             raise
         self._host.share(shared)
-        for held, there in zip(group, away, strict=True):
-            held.blocks, held.away, held.room = [], there, 0
-        return happened
+        for held, there in settling:
+            held.away, held.room = there, 0
+        return done
 
 
 def _distinct(seq_ids: Sequence[SeqId]) -> Sequence[SeqId]:

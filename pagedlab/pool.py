@@ -22,6 +22,8 @@ from itertools import filterfalse, islice
 from pagedlab.eviction import DEFAULT_PRIORITY, Eviction, LeastRecentlyFreed
 from pagedlab.prefix import PrefixIndex
 
+_NOT_YET: list[int] = []
+
 
 class BlockPool:
     """`num_blocks` blocks with a reference count each, all free at first; with keys if `eviction` is given.
@@ -170,10 +172,10 @@ class BlockPool:
 
     def release_all(self, tables: Sequence[tuple[Sequence[int], int]]) -> list[list[int]]:
         """`release` of each `(blocks, priority)`, or of none."""
-        freed: list[list[int]] = []
+        freed: list[list[int]] = [_NOT_YET] * len(tables)
         try:
-            for blocks, priority in tables:
-                freed.append(self.release(blocks, priority))
+            for number, (blocks, priority) in enumerate(tables):
+                freed[number] = self.release(blocks, priority)
         except BaseException:
             self.retake_all(tables, freed)
             raise
@@ -181,8 +183,9 @@ class BlockPool:
 
     def retake_all(self, tables: Sequence[tuple[Sequence[int], int]], freed: list[list[int]]) -> None:
         """Take back the latest `release_all`, as far as it got."""
-        for (blocks, _), back in reversed(list(zip(tables, freed, strict=False))):
-            self.retake(blocks, back)
+        for (blocks, _), back in reversed(list(zip(tables, freed, strict=True))):
+            if back is not _NOT_YET:
+                self.retake(blocks, back)
 
     def reset(self) -> None:
         """Forget every key. The free blocks keep their order."""

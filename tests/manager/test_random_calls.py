@@ -1,4 +1,7 @@
-"""A long life of random calls, each compared with the twin. `python test_random_calls.py 1000000` lives longer."""
+"""A long life of random calls, each compared with the twin.
+
+`python tests/manager/test_random_calls.py 1000000` lives longer.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A manager beside a model that is too simple to be wrong; every call goes to both.
 
 Each slot of the model's memory holds what a kernel would have written there: a number made of the token, of
-all tokens before it and of the salt. If two owners ever wrote one slot, a copy were missing, or a prompt found
-the wrong block, some sequence would read back a number that is not its own.
+all tokens before it and of the salt. If two owners ever wrote one slot, a copy were missing, or a prompt
+found the wrong block, some sequence would read back a number that is not its own.
 """
 
 from __future__ import annotations
