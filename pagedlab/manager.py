@@ -150,8 +150,10 @@ class BlockManager(Leaving):
         one_more = self._one_more(child_id)
         child = Held(blocks, parent.num_tokens, ids, parent.parent, parent.priority, one_more, 0, parent.gone)
         shared = iter(blocks[parent.gone :])
-        event = changes.Fork(parent_id, child_id, parent.num_tokens, len(blocks))
-        self._commit([event], self._held.__setitem__, child_id, child)
+        events: list[Event] = []
+        if self._log is not None:
+            events = [changes.Fork(parent_id, child_id, parent.num_tokens, len(blocks))]
+        self._commit(events, self._held.__setitem__, child_id, child)
         self._pool.share(shared)
         parent.room = 0  # its next append must look at the block that is shared now
 
