@@ -54,9 +54,10 @@ class ManagerBench:
         ]
         return "\n".join(
             [
-                f"block manager, prefix caching, no log; measured CPU time, in units of {self.unit_ns:.0f} ns a call",
+                "block manager, prefix caching, no log",
+                f"measured: CPU time of a call, in units of {self.unit_ns:.0f} ns",
                 _format.table(["blocks in the pool", "admit", "append", "free", "fork"], rows, left=0),
-                f"admit, free, fork: {PROMPT // BLOCK_SIZE} blocks of {BLOCK_SIZE} tokens, each taken by eviction",
+                f"admit, free, fork: {PROMPT // BLOCK_SIZE} blocks of {BLOCK_SIZE} tokens, taken by eviction",
                 f"append: one token, mean over {BLOCK_SIZE} of them",
                 "a unit is one step of a fixed Python loop over a deque and a dict",
                 f"device: {self.device}",

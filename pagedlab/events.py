@@ -16,44 +16,22 @@ from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import overload
 
-from pagedlab.changes import (
-    Allocate,
-    Append,
-    Cache,
-    CacheHit,
-    CopyOnWrite,
-    Event,
-    Evict,
-    Fork,
-    Free,
-    Preempt,
-    Release,
-    ResetCache,
-    SeqId,
-    SwapIn,
-    SwapOut,
-)
-from pagedlab.replay import PoolState
-
-__all__ = [
-    "Allocate",
-    "Append",
-    "Cache",
-    "CacheHit",
-    "CopyOnWrite",
-    "Event",
-    "EventLog",
-    "Evict",
-    "Fork",
-    "Free",
-    "PoolState",
-    "Preempt",
-    "Release",
-    "ResetCache",
-    "SeqId",
-    "SwapIn",
-    "SwapOut",
-]
+from pagedlab.changes import Allocate as Allocate
+from pagedlab.changes import Append as Append
+from pagedlab.changes import Cache as Cache
+from pagedlab.changes import CacheHit as CacheHit
+from pagedlab.changes import CopyOnWrite as CopyOnWrite
+from pagedlab.changes import Event as Event
+from pagedlab.changes import Evict as Evict
+from pagedlab.changes import Fork as Fork
+from pagedlab.changes import Free as Free
+from pagedlab.changes import Preempt as Preempt
+from pagedlab.changes import Release as Release
+from pagedlab.changes import ResetCache as ResetCache
+from pagedlab.changes import SeqId as SeqId
+from pagedlab.changes import SwapIn as SwapIn
+from pagedlab.changes import SwapOut as SwapOut
+from pagedlab.replay import PoolState as PoolState
 
 
 class EventLog(Sequence[Event]):

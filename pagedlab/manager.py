@@ -222,7 +222,7 @@ class BlockManager(Leaving):
             blocks += new[moves:] if moves else new
             copies = tuple(zip(source, new, strict=False)) if moves else ()
             growth = Growth(tuple(new), copies) if needed else NO_GROWTH
-            filled = blocks[index : index + len(keys)]
+            filled = blocks[index : index + len(keys)] if keys else []
             if self._log is not None:
                 events: list[Event] = []
                 if past:

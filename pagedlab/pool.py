@@ -47,13 +47,13 @@ class BlockPool:
 
     def next(self, count: int, hits: Sequence[int] = ()) -> list[int]:
         """The `count` blocks that `take` hands out next, `hits` apart. The caller has checked `num_free`."""
-        blocks = self._returned[: -count - 1 : -1]
-        if len(blocks) < count:
+        blocks = self._returned[: -count - 1 : -1] if self._returned else []
+        if len(blocks) < count and self._fresh < self.num_blocks:
             blocks += range(self._fresh, min(self._fresh + count - len(blocks), self.num_blocks))
         if missing := count - len(blocks):
-            queue: Iterable[int] = self.eviction
+            counts, queue = self.ref_counts, iter(self.eviction)
             victims = list(islice(filterfalse(set(hits).__contains__, queue) if hits else queue, missing))
-            if len(set(victims)) < missing or any(map(self.ref_counts.__getitem__, victims)):
+            if len({block for block in victims if not counts[block]}) < missing:
                 raise RuntimeError(f"{self.eviction!r} must offer {missing} free blocks, got {victims}")
             blocks += victims
         return blocks
@@ -101,7 +101,7 @@ class BlockPool:
         by: tuple[Hashable, int | None],
     ) -> None:
         """`victims` lose their keys, the `filled` get theirs, and nobody evicts victims and `revived` now."""
-        old, leaving = self.keys, [*victims, *revived]
+        old, leaving = self.keys, [*victims, *revived] if revived else victims
         lost = [old[block] for block in victims]
         again: Sequence[int] = ()  # victims handed out for the very content that they have
         new_keys, new_blocks = keys, filled
@@ -109,11 +109,8 @@ class BlockPool:
             again = [b for b, key in zip(filled, keys, strict=True) if old[b] == key]
             new_blocks = [b for b in filled if b not in again]
             new_keys = [key for b, key in zip(filled, keys, strict=True) if b not in again]
-        going, forgotten, naming = (
-            zip(lost, victims, strict=True),
-            iter(victims),
-            zip(keys, filled, strict=True),
-        )
+        going, forgotten = zip(lost, victims, strict=True), iter(victims)
+        naming = zip(keys, filled, strict=True) if keys else ()
         if new_keys:
             self.index.add(new_keys, new_blocks)
         try:

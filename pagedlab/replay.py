@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagedlab.changes import (
-    Allocate,
-    Append,
-    Cache,
-    CacheHit,
-    Copies,
-    CopyOnWrite,
-    Event,
-    Evict,
-    Fork,
-    Free,
-    Preempt,
-    Release,
-    ResetCache,
-    SeqId,
-    SwapIn,
-    SwapOut,
-)
+from pagedlab import changes
+from pagedlab.changes import Copies, Event, SeqId
 
 
 class PoolState:
@@ -31,6 +15,7 @@ class PoolState:
     sequences that hold it, the one that has had it longest first. `cached` are the blocks with a key, held
     or free; `swapped` has the host blocks of those swapped out, which have no table until they are back.
 
+    >>> from pagedlab.changes import Allocate, Append, CopyOnWrite, Fork
     >>> state = PoolState(block_size=4)
     >>> state.apply(Allocate("A", 6, (0, 1)))
     [0, 1]
@@ -58,41 +43,41 @@ class PoolState:
     def apply(self, event: Event) -> list[int]:
         """Change the state by one event; return the blocks whose picture changed."""
         match event:
-            case Append(seq_id, tokens, new_blocks):
+            case changes.Append(seq_id, tokens, new_blocks):
                 self._hold(seq_id, new_blocks)
                 self.tables[seq_id].extend(new_blocks)
                 return self._store(seq_id, tokens) + [b for b in new_blocks if b not in self._fill]
-            case Allocate(seq_id, tokens, blocks):
+            case changes.Allocate(seq_id, tokens, blocks):
                 self.tables[seq_id] = list(blocks)
                 self.num_tokens[seq_id] = 0
                 self._hold(seq_id, blocks)
                 self._store(seq_id, tokens)
                 return [block for block in blocks if block >= 0]
-            case CopyOnWrite(seq_id, entry, source, target):
+            case changes.CopyOnWrite(seq_id, entry, source, target):
                 self.tables[seq_id][entry] = target
                 fill = self._fill[source]
                 self._drop(seq_id, (source,))
                 self._hold(seq_id, (target,))
                 self._fill[target] = fill
                 return [source, target]
-            case Fork(parent_id, child_id, tokens, num_blocks):
+            case changes.Fork(parent_id, child_id, tokens, num_blocks):
                 shared = self.tables[parent_id][:num_blocks]
                 self.tables[child_id] = shared
                 self.num_tokens[child_id] = tokens
                 return self._hold(child_id, shared)
-            case Release(seq_id, entry, blocks):
+            case changes.Release(seq_id, entry, blocks):
                 self.tables[seq_id][entry : entry + len(blocks)] = [-1] * len(blocks)
                 return self._drop(seq_id, blocks)
-            case Free(seq_id) | Preempt(seq_id, "recompute"):
+            case changes.Free(seq_id) | changes.Preempt(seq_id, "recompute"):
                 del self.num_tokens[seq_id]
                 if self.swapped.pop(seq_id, None) is not None:
                     return []
                 return self._drop(seq_id, self.tables.pop(seq_id))
-            case Preempt(seq_id, _, _, _, copies):
+            case changes.Preempt(seq_id, _, _, _, copies):
                 return self._swap_out((seq_id,), copies)
-            case SwapOut(seq_ids, copies):
+            case changes.SwapOut(seq_ids, copies):
                 return self._swap_out(seq_ids, copies)
-            case SwapIn(seq_ids, copies):
+            case changes.SwapIn(seq_ids, copies):
                 back, touched = {-1: -1, **dict(copies)}, []
                 for seq_id in seq_ids:
                     self.tables[seq_id] = table = [back[block] for block in self.swapped.pop(seq_id)]
@@ -100,15 +85,15 @@ class PoolState:
                     tokens, self.num_tokens[seq_id] = self.num_tokens[seq_id], 0
                     self._store(seq_id, tokens)
                 return touched
-            case Cache(_, blocks):
+            case changes.Cache(_, blocks):
                 self.cached.update(blocks)
                 return list(blocks)
-            case Evict(_, blocks):
+            case changes.Evict(_, blocks):
                 self.cached.difference_update(blocks)
                 return list(blocks)
-            case CacheHit(_, _, blocks):
+            case changes.CacheHit(_, _, blocks):
                 return list(blocks)
-            case ResetCache():
+            case changes.ResetCache():
                 touched = sorted(self.cached)
                 self.cached.clear()
                 return touched
