@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +86,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(set_nomemory is None, reason="this Python was built without its test module")
+# CPython 3.12.1 and 3.13.0 crash on their own when the allocation behind a generator expression fails.
+@pytest.mark.skipif(
+    set_nomemory is None or sys.version_info >= (3, 12),
+    reason="this Python does not survive an allocation that fails, or has no module to make one fail",
+)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("call", CALLS)
 def test_whichever_allocation_of_memory_fails_nothing_has_changed(call, options):
