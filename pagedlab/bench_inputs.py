@@ -17,9 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pagedlab_kernels import contiguous_attention, paged_attention
-
 from pagedlab import _format, machine
+from pagedlab_kernels import contiguous_attention, paged_attention
 
 if TYPE_CHECKING:
     import torch

@@ -1,8 +1,8 @@
 """What came before paging: each sequence holds one contiguous piece of the cache for its whole life.
 
-The piece must be as large as the sequence can become, which nobody knows at admission. Two answers
-were common: reserve what the longest request would need, or the next power of two above the request's
-own need (which takes an oracle, and still rounds up).
+The piece must be as large as the sequence can become, which nobody knows at admission. The common
+answers: reserve what the longest request would need, or guess this request's own need and round it up
+(`pagedlab.policies` lists them). However good the guess, pieces of different sizes leave holes.
 
 `ContiguousManager` writes the same events as `BlockManager`, with slots for blocks: its tables are
 ranges. So the same pictures and accounts read it.
@@ -11,12 +11,14 @@ ranges. So the same pictures and accounts read it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
 from pagedlab.events import Allocate, Append, EventLog, Free, SeqId
-from pagedlab.extents import Buddy, FirstFit
+from pagedlab.extents import Buddy, FirstFit, NoHoles
 from pagedlab.usage import Usage, Waste
+
+Placement: TypeAlias = FirstFit | Buddy | NoHoles
 
 
 class _Piece(NamedTuple):
@@ -29,7 +31,7 @@ class ContiguousManager:
     """Pieces of `num_slots` slots, one a sequence, each of `piece_size(final)` slots.
 
     `final` is the number of tokens that a sequence will have stored in the end. `memory` is the
-    allocator that places the pieces, `FirstFit` or `Buddy`.
+    allocator that places the pieces, one of those in `pagedlab.extents`.
 
     >>> m = ContiguousManager(num_slots=64, piece_size=lambda final: 32, memory=FirstFit)
     >>> m.allocate("A", tokens=10, final=20)
@@ -44,7 +46,7 @@ class ContiguousManager:
         self,
         num_slots: int,
         piece_size: Callable[[int], int],
-        memory: type[FirstFit] | type[Buddy],
+        memory: type[Placement],
         *,
         record: bool = True,
     ) -> None:
@@ -66,13 +68,19 @@ class ContiguousManager:
         """Slots in no piece."""
         return self._memory.num_free
 
-    def allocate(self, seq_id: SeqId, tokens: int, final: int) -> range:
-        """Give a new sequence its piece, or raise `OutOfBlocks` when no hole is large enough."""
+    def allocate(self, seq_id: SeqId, tokens: int, final: int, size: int | None = None) -> range:
+        """Give a new sequence its piece, or raise `OutOfBlocks` when no hole is large enough.
+
+        `size` (slots, `final` or more) overrules `piece_size`, for a policy that looks at more than
+        the final length.
+        """
         if seq_id in self._pieces:
             raise DuplicateSequence(seq_id, self._pieces[seq_id].size)
         if not 0 <= tokens <= final:
             raise ValueError(f"tokens must be 0 to final ({final}), got {tokens}")
-        size = self.piece_size(final)
+        size = self.piece_size(final) if size is None else size
+        if size < final:
+            raise ValueError(f"a piece of {size} slots is too small for the {final} tokens of {seq_id!r}")
         start = self._memory.take(size)
         if start is None:
             raise OutOfBlocks(
@@ -106,9 +114,9 @@ class ContiguousManager:
         if self._log:
             self._log(Free(seq_id, range(piece.start, piece.start + piece.size)))
 
-    def external_waste(self, next_final: int) -> int:
-        """Free slots in holes too small for a sequence that will have stored `next_final` tokens."""
-        return self._memory.free_in_holes_below(self.piece_size(next_final))
+    def free_in_holes_below(self, size: int) -> int:
+        """Free slots in holes too small for a piece of `size` slots."""
+        return self._memory.free_in_holes_below(size)
 
     def usage(self, next_final: int | None = None) -> Usage:
         """The pool now; `next_final` is what the next request in line will have stored in the end.
@@ -118,7 +126,7 @@ class ContiguousManager:
         held = self.num_slots - self.num_free_slots
         stored = sum(self._num_tokens.values())
         final = sum(piece.final for piece in self._pieces.values())
-        external = 0 if next_final is None else self.external_waste(next_final)
+        external = 0 if next_final is None else self.free_in_holes_below(self.piece_size(next_final))
         waste = Waste(reserved=final - stored, internal=held - final, external=external)
         return Usage(self.num_slots, held, stored, waste, blocks_in_use=held, blocks_shared=0)
 

@@ -6,24 +6,26 @@ rows with the same kernel, so the two differ in the table and in nothing else; b
 their answers are compared.
 
 Both lie head-major ([kv_heads, tokens, head_dim] in a sequence, HND in a block), where a head's tokens
-are neighbours. The size of the pool decides the heads: K and V take 64 MiB each, beyond most caches,
-because a kernel that reads from cache says nothing about one that reads from memory.
+are neighbours. The size of the pool decides the heads, so that K and V take 64 MiB each from 16,384 slots
+on. A smaller pool takes less and may fit into a cache: what it costs to read from there says little about
+reading from memory, so a `Cost` carries the bytes that were read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-import numpy as np
 import torch
-from pagedlab_kernels import backends, contiguous_attention, paged_attention
 
-from pagedlab import timing
+from pagedlab import _format, timing
 from pagedlab.events import SeqId
 from pagedlab.table import padded_table
+from pagedlab_kernels import backends, contiguous_attention, paged_attention
 
 BYTES_A_SIDE = 64 * 2**20
+MOST_BYTES_OF_ROWS = 768 * 2**20
 QUERY_GROUP = 4
 """Query heads to a KV head, as in Llama 3."""
 
@@ -58,19 +60,31 @@ def heads_for(num_slots: int) -> Heads:
     return Heads(1, 64)
 
 
+class Outdated(RuntimeError):
+    """The measurement was asked to stop before it had timed anything."""
+
+
 @dataclass(frozen=True)
 class Cost:
-    """One decode step over some tables: `comparison` has the cases "contiguous" and "paged".
+    """One decode step over some tables: `comparison` has the cases "contiguous" and "paged, blocks of ...".
 
-    `difference` is the largest one between the two answers, `tokens` and `sequences` what was read.
+    `backend` is the kernel that ran, `bytes_read` what each side has to read, `difference` the largest one
+    between the two answers, `tokens` and `sequences` what the tables hold.
     """
 
     comparison: timing.Comparison
+    backend: str
     heads: Heads
     tokens: int
     sequences: int
     block_size: int
+    bytes_read: int
     difference: float
+
+    @property
+    def paged(self) -> timing.Timing:
+        """The timing of the paged side."""
+        return self.comparison.timings[1]
 
 
 class AttentionCost:
@@ -93,11 +107,10 @@ class AttentionCost:
             for backend in backends()
             if backend.available and backend.for_speed and backend.runs_on in (self.device, "any device")
         )
-        rng = np.random.default_rng(seed)
+        # Both sides' memory comes from torch: another allocator may back one with huge pages only.
+        generator = torch.Generator().manual_seed(seed)
         size = num_slots * self.heads.kv_heads * self.heads.head_dim
-        self._key, self._value = (
-            torch.from_numpy(rng.standard_normal(size, dtype=np.float32)).to(self.device) for _ in "KV"
-        )
+        self._key, self._value = (torch.randn(size, generator=generator).to(self.device) for _ in "KV")
 
     def measure(
         self,
@@ -105,51 +118,60 @@ class AttentionCost:
         num_tokens: Mapping[SeqId, int],
         block_size: int,
         *,
-        repeats: int = 9,
-        should_stop: Callable[[], bool] | None = None,
+        repeats: int = 15,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Cost:
         """Run one decode step over the tables, `repeats` times on both sides, interleaved.
 
-        Raises `IndexError` for a block outside the pool and `ValueError` when there is nothing to read,
-        or when the two sides disagree.
+        `should_stop` is asked between the steps of getting ready, then before each sample. Raises
+        `IndexError` for a block outside the pool, `ValueError` when there is nothing to read, when the
+        twin's rows would not fit or when the two sides disagree, and `Outdated` when stopped before the
+        first sample.
         """
         sequences = [seq for seq in tables if num_tokens[seq] > 0]
         if not sequences:
             raise ValueError("no sequence stores a token at this moment")
         table = torch.from_numpy(padded_table([tables[seq] for seq in sequences])).to(self.device)
         lengths = torch.tensor([num_tokens[seq] for seq in sequences], dtype=torch.int32, device=self.device)
-        pools = self._paged(self._key, block_size), self._paged(self._value, block_size)
         query = self._query(len(sequences))
-        paged = paged_attention(query, *pools, table, lengths)
-        keys, values = (_gather(pool, table, lengths) for pool in pools)
-        contiguous = contiguous_attention(query, keys, values, lengths)
-        difference = (paged - contiguous).abs().max().item()
+        pools = self._paged(self._key, block_size), self._paged(self._value, block_size)
+
+        def paged(check: bool) -> torch.Tensor:
+            answer = paged_attention(query, *pools, table, lengths, backend=self.backend, check=check)
+            return cast(torch.Tensor, answer)
+
+        def contiguous(check: bool) -> torch.Tensor:
+            answer = contiguous_attention(query, keys, values, lengths, backend=self.backend, check=check)
+            return cast(torch.Tensor, answer)
+
+        answer = paged(check=True)  # first: it names a block outside the pool, where a gather would not
+        rows = []
+        for pool in pools:
+            if should_stop():
+                raise Outdated("stopped while the twin's rows were gathered")
+            rows.append(_gather(pool, table, lengths))
+        keys, values = rows
+        difference = (answer - contiguous(check=True)).abs().max().item()
         if not difference < 1e-4:
             raise ValueError(f"paged and contiguous attention disagree by {difference:.2g}")
-        read = 2 * int(lengths.sum()) * self.heads.bytes_per_token
-        cases = [
-            timing.Case(
-                "contiguous",
-                lambda: contiguous_attention(query, keys, values, lengths, check=False),
-                "head-major",
-                read,
-            ),
-            timing.Case(
-                f"paged, blocks of {block_size}",
-                lambda: paged_attention(query, *pools, table, lengths, check=False),
-                "HND",
-                read,
-            ),
-        ]
+        tokens = int(lengths.sum())
+        read = 2 * tokens * self.heads.bytes_per_token
         comparison = timing.compare(
-            cases,
+            [
+                timing.Case("contiguous", lambda: contiguous(check=False), "head-major", read),
+                timing.Case(f"paged, blocks of {block_size}", lambda: paged(check=False), "HND", read),
+            ],
             what=f"one decode step, one layer, {self.heads}; kernel: {self.backend}",
             repeats=repeats,
             warmup=1,
             clock=timing.CudaClock() if self.device == "cuda" else None,
             should_stop=should_stop,
         )
-        return Cost(comparison, self.heads, int(lengths.sum()), len(sequences), block_size, difference)
+        if not comparison.rounds:
+            raise Outdated("stopped before the first round was timed")
+        return Cost(
+            comparison, self.backend, self.heads, tokens, len(sequences), block_size, read, difference
+        )
 
     def _paged(self, pool: torch.Tensor, block_size: int) -> torch.Tensor:
         """The pool in such blocks: HND in memory, viewed as `[blocks, block_size, kv_heads, head_dim]`."""
@@ -167,6 +189,12 @@ class AttentionCost:
 def _gather(pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Each sequence's tokens in one row, head-major, viewed as `[seqs, max_len, kv_heads, head_dim]`."""
     _, block_size, kv_heads, head_dim = pool.shape
+    size = 4 * len(lengths) * kv_heads * int(lengths.max()) * head_dim
+    if size > MOST_BYTES_OF_ROWS:
+        raise ValueError(
+            f"the twin's rows, all as long as the longest, would take {_format.size(size)} a side; "
+            f"at most {_format.size(MOST_BYTES_OF_ROWS)} are allowed"
+        )
     rows = torch.empty(len(lengths), kv_heads, int(lengths.max()), head_dim, device=pool.device)
     for row, blocks, length in zip(rows, table.long(), lengths.tolist(), strict=True):
         held = pool[blocks[: -(-length // block_size)]]  # [blocks, block_size, kv_heads, head_dim]

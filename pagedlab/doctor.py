@@ -223,6 +223,7 @@ def _error_on_a_small_case(backend: Backend) -> float:
     """The largest difference from the reference: 2 sequences, 2 query heads on 1 KV head, blocks of 4,
     shuffled."""
     import torch
+
     from pagedlab_kernels import paged_attention
 
     source = torch.Generator().manual_seed(0)

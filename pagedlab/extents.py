@@ -1,12 +1,21 @@
-"""Free memory as extents: the two classic ways to hand out contiguous pieces of it.
+"""Free memory as extents: the two classic ways to hand out contiguous pieces of it, and an ideal one.
 
-Both answer `take(size)` with the start of a piece, or None when no hole is large enough, and both
+All answer `take(size)` with the start of a piece, or None when no hole is large enough, and all
 know how much of what is free lies in holes too small for a given request.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+
+
+def power_of_two_from(size: int) -> int:
+    """The least power of two that is not below `size`, which is at least 1.
+
+    >>> [power_of_two_from(size) for size in (1, 2, 3, 1025)]
+    [1, 2, 4, 2048]
+    """
+    return 1 << (size - 1).bit_length()
 
 
 class FirstFit:
@@ -100,3 +109,36 @@ class Buddy:
     def free_in_holes_below(self, size: int) -> int:
         """Free slots that lie in pieces too small for `size` slots."""
         return sum(len(starts) << order for order, starts in enumerate(self._free) if 1 << order < size)
+
+
+class NoHoles:
+    """Pieces that move together at no cost: whatever is free is one hole.
+
+    Nothing can do this with K and V that a kernel is reading; it shows what a policy would hold if
+    holes were no trouble. A piece has no address here: every start is 0.
+
+    >>> memory = NoHoles(10)
+    >>> memory.take(4), memory.take(4), memory.take(4)
+    (0, 0, None)
+    >>> memory.give(0, 4)
+    >>> memory.take(6)
+    0
+    """
+
+    def __init__(self, size: int) -> None:
+        self.num_free = size
+
+    def take(self, size: int) -> int | None:
+        """0 when `size` slots are free (they are now held), or None."""
+        if size > self.num_free:
+            return None
+        self.num_free -= size
+        return 0
+
+    def give(self, start: int, size: int) -> None:
+        """Free what `take` handed out."""
+        self.num_free += size
+
+    def free_in_holes_below(self, size: int) -> int:
+        """All that is free, when it is less than `size` slots."""
+        return self.num_free if self.num_free < size else 0

@@ -19,10 +19,10 @@ def count_of(tokens: Tokens) -> int:
     else:
         _refuse_what_has_no_order(tokens)
         try:
-            count = operator.index(tokens)  # type: ignore[arg-type]  # numpy integers
-        except TypeError:
+            count = len(tokens)  # type: ignore[arg-type]
+        except TypeError:  # no sequence: a number of numpy's or torch's
             try:
-                count = len(tokens)  # type: ignore[arg-type]
+                count = operator.index(tokens)  # type: ignore[arg-type]
             except TypeError:
                 raise TypeError(
                     f"tokens must be a count or a sequence of token ids, not {tokens!r}"

@@ -8,9 +8,22 @@ is a transcription or memory says "as reported by" in it, as everywhere in this 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+
+
+def element_bytes(dtype: str) -> float:
+    """Bytes of one number of K or V.
+
+    Raises `ValueError` for a dtype that is not one of `fp32`, `fp16`, `bf16`, `fp8`, `int8`, `int4`.
+
+    >>> element_bytes("bf16"), element_bytes("int4")
+    (2.0, 0.5)
+    """
+    if dtype not in _BYTES:
+        raise ValueError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype!r}")
+    return _BYTES[dtype]
 
 
 @dataclass(frozen=True)
@@ -61,17 +74,38 @@ class ModelShape:
     def kv_bytes(self, tokens: int, dtype: str = "bf16") -> int:
         """Bytes of K and V for one sequence of `tokens` tokens.
 
-        Raises `ValueError` for a negative count or a dtype that is not one of `fp32`, `fp16`,
-        `bf16`, `fp8`, `int8`, `int4`.
+        Raises `ValueError` for a negative count, or a dtype that `element_bytes` does not know.
         """
         if tokens < 0:
             raise ValueError(f"tokens must not be negative, got {tokens}")
-        if dtype not in _BYTES:
-            raise ValueError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype!r}")
+        bytes_of_one = element_bytes(dtype)
         numbers = sum(
             group.numbers_per_token * min(tokens, group.window or tokens) for group in self.layer_groups
         )
-        return round(numbers * _BYTES[dtype])
+        return round(numbers * bytes_of_one)
+
+    def on_rank(self, ranks: int) -> ModelShape:
+        """What one of `ranks` tensor-parallel ranks holds: its share of the heads.
+
+        Heads are split evenly; with more ranks than heads each rank holds one, the same as others do,
+        and a latent vector is held whole by every rank. Raises `ValueError` where neither number divides
+        the other. Source: vLLM's documentation of context parallelism.
+
+        >>> preset("llama-3.1-8b").on_rank(16).kv_bytes(1) * 16 / preset("llama-3.1-8b").kv_bytes(1)
+        2.0
+        """
+        if ranks < 1:
+            raise ValueError(f"ranks must be at least 1, got {ranks}")
+        if ranks == 1:
+            return self
+        for heads in (group.kv_heads for group in self.layer_groups if group.kv_heads):
+            if heads % ranks and ranks % heads:
+                raise ValueError(f"{heads} KV heads of {self.name} do not split over {ranks} ranks")
+        groups = tuple(
+            group if group.latent else replace(group, kv_heads=max(1, group.kv_heads // ranks))
+            for group in self.layer_groups
+        )
+        return replace(self, layer_groups=groups, name=f"{self.name}, one of {ranks} ranks")
 
 
 def _uniform(layers: int, kv_heads: int, head_dim: int) -> tuple[LayerGroup, ...]:

@@ -1,157 +1,166 @@
-"""What a memory policy does with a request: hold it, grow it, account for it.
+"""The policies that a served run can follow, by name.
 
-    paged          blocks of `block_size` slots, taken as tokens come
-    power-of-two   one contiguous piece, the next power of two above what the request will store
-    reserve        one contiguous piece, as long as the longest request of the workload
+    paged                    blocks of `block_size` slots, taken as tokens come
+    virtual                  contiguous addresses, backed by granules of memory as tokens come (vAttention)
+    exact                    one contiguous piece of what the request will store: an oracle, first fit
+    prompt+power-of-two      one piece: the prompt, and the next power of two above its output (Orca's)
+    power-of-two             one piece, the next power of two above all that it will store (buddy)
+    reserve                  one piece, as long as the longest request of the workload
 
-A served run (`pagedlab.serving`) asks these few questions and knows nothing else about memory.
+The four contiguous ones know the length of the output in advance, which no server does; so they are
+shown at their best. `pagedlab.waste` has their waste in closed form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from pagedlab.contiguous import ContiguousManager
-from pagedlab.errors import OutOfBlocks
-from pagedlab.extents import Buddy, FirstFit
-from pagedlab.manager import Admission, BlockManager
-from pagedlab.waste import next_power_of_two
+from pagedlab.contiguous import Placement
+from pagedlab.extents import Buddy, FirstFit, NoHoles, power_of_two_from
+from pagedlab.manager import BlockManager
+from pagedlab.memory import ContiguousMemory, Memory, PagedMemory, Piece
+from pagedlab.models import ModelShape, element_bytes
 from pagedlab.workloads import Workload
 
-POLICIES = ("paged", "power-of-two", "reserve")
+POLICIES = ("paged", "virtual", "exact", "prompt+power-of-two", "power-of-two", "reserve")
+GROWING = ("paged", "virtual")
+"""Policies that take memory as tokens come, and can run out of it half way."""
+
+GRANULE_BYTES = 2 * 2**20
+"""What one call of the GPU's driver maps (vAttention, section 3; huge pages of CUDA's virtual memory)."""
+GRANULE_TOKENS = 1_024
+"""Tokens in such a granule for one layer's K of Llama-3.1-8B in bf16 (8 heads of 128, 2 bytes each)."""
 
 
-@dataclass(slots=True)
-class Request:
-    """One request in the server; `stored` of its tokens lie in the cache."""
+@dataclass(frozen=True)
+class Rules:
+    """How a server decides, and what its memory is like; the defaults are the plainest ones.
 
-    id: int
-    prompt: int
-    output: int
-    produced: int = 0
-    stored: int = 0
+    max_seqs        requests that may run at once; None: as many as memory holds
+    token_budget    tokens computed in one step; a longer prompt is cut into chunks. None: no chunks.
+                    Every running request needs one, so no more than this may run
+    watermark       share (0 to 1) of the blocks kept free at admission, rounded down to whole blocks
+    prefix_caching  "paged" only: blocks of equal content are shared; the workload needs prefix hashes
+    granule         "virtual" only: tokens in a granule (see `granule_tokens`)
+    reserved        "reserve" only: slots a request; None: what the longest one stores
+    holes           contiguous policies: False moves pieces together at no cost, so that only the number
+                    of free slots counts. Such memory has no addresses and cannot be recorded
 
-    @property
-    def known(self) -> int:
-        """Tokens that the cache must hold before the next one can be produced."""
-        return self.prompt + self.produced
+    Raises `ValueError` for a rule that cannot be followed.
+    """
 
-    @property
-    def final(self) -> int:
-        """Tokens stored at its end."""
-        return self.prompt + self.output - 1
+    max_seqs: int | None = None
+    token_budget: int | None = None
+    watermark: float = 0.0
+    prefix_caching: bool = False
+    granule: int = GRANULE_TOKENS
+    reserved: int | None = None
+    holes: bool = True
 
-
-class Account(NamedTuple):
-    """Slots held, and those of them (or, for `external`, of the free ones) without a token, by kind."""
-
-    held: int
-    reserved: int
-    internal: int
-    external: int
-
-
-class Memory(Protocol):
-    """What a policy does with a request; the run asks nothing else of it."""
-
-    @property
-    def manager(self) -> BlockManager | ContiguousManager:
-        """The manager whose events tell what happened."""
-
-    def can_ever_hold(self, request: Request) -> bool:
-        """Whether an empty pool has room for the request at its end."""
-
-    def admit(self, request: Request) -> bool:
-        """Give it memory for the tokens it knows; False when there is none now."""
-
-    def grow(self, request: Request) -> bool:
-        """Store one more token; False when there is no memory for it."""
-
-    def measure(self, stored: int, final: int, next_in_line: Request | None) -> Account:
-        """The slots now, given the sums of tokens stored, now and in the end, over the running."""
+    def __post_init__(self) -> None:
+        for name in ("max_seqs", "token_budget", "granule", "reserved"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0 <= self.watermark < 1:
+            raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
+        if self.prefix_caching and self.token_budget is not None:
+            raise ValueError(
+                "prefix_caching and token_budget cannot be combined here: a prompt is found or computed whole"
+            )
 
 
-class PagedMemory:
-    """Blocks, as tokens come."""
+def granule_tokens(
+    shape: ModelShape, dtype: str = "bf16", *, granule_bytes: int = GRANULE_BYTES, layers: int = 1
+) -> int:
+    """Tokens whose K (V apart) of `layers` layers fill one granule of `granule_bytes` bytes.
 
-    def __init__(self, num_slots: int, block_size: int, record: bool) -> None:
-        self.manager = BlockManager(num_slots // block_size, block_size, record=record)
+    With one layer, vAttention's way, every layer maps its own granules. Raises `ValueError` for a
+    shape whose layers differ in what they keep of a token, since their granules would too.
 
-    def can_ever_hold(self, request: Request) -> bool:
-        return self.manager.can_allocate(request.final) is not Admission.NEVER
-
-    def admit(self, request: Request) -> bool:
-        if self.manager.can_allocate(request.known) is not Admission.OK:
-            return False
-        self.manager.allocate(request.id, request.known)
-        return True
-
-    def grow(self, request: Request) -> bool:
-        try:
-            self.manager.append(request.id)
-        except OutOfBlocks:
-            return False
-        return True
-
-    def measure(self, stored: int, final: int, next_in_line: Request | None) -> Account:
-        held = (self.manager.num_blocks - self.manager.num_free_blocks) * self.manager.block_size
-        return Account(held, 0, held - stored, 0)
-
-
-class ContiguousMemory:
-    """One piece a request, for its whole life."""
-
-    def __init__(
-        self,
-        num_slots: int,
-        piece_size: Callable[[int], int],
-        placement: type[FirstFit] | type[Buddy],
-        record: bool,
-    ) -> None:
-        self.manager = ContiguousManager(num_slots, piece_size, placement, record=record)
-
-    def can_ever_hold(self, request: Request) -> bool:
-        return self.manager.piece_size(request.final) <= self.manager.num_slots
-
-    def admit(self, request: Request) -> bool:
-        try:
-            self.manager.allocate(request.id, request.known, request.final)
-        except OutOfBlocks:
-            return False
-        return True
-
-    def grow(self, request: Request) -> bool:
-        self.manager.append(request.id)
-        return True
-
-    def measure(self, stored: int, final: int, next_in_line: Request | None) -> Account:
-        external = self.manager.external_waste(next_in_line.final) if next_in_line else 0
-        held = self.manager.num_slots - self.manager.num_free_slots
-        return Account(held, final - stored, held - final, external)
+    >>> from pagedlab.models import preset
+    >>> granule_tokens(preset("llama-3.1-8b")), granule_tokens(preset("llama-3.1-8b"), "fp8", layers=32)
+    (1024, 64)
+    """
+    if layers < 1 or granule_bytes < 1:
+        raise ValueError(f"layers and granule_bytes must be at least 1, got {layers} and {granule_bytes}")
+    widths = {group.latent or group.kv_heads * group.head_dim for group in shape.layer_groups}
+    if len(widths) > 1:
+        raise ValueError(
+            f"the layers of {shape.name} keep {' or '.join(map(str, sorted(widths)))} numbers of a token: "
+            f"their granules differ; give one group of layers"
+        )
+    tokens = int(granule_bytes / (widths.pop() * element_bytes(dtype) * layers))
+    if not tokens:
+        raise ValueError(f"a granule of {granule_bytes} bytes does not hold one token of {layers} layer(s)")
+    return tokens
 
 
 def memory_for(
-    workload: Workload, policy: str, num_slots: int, block_size: int, *, record: bool = True
+    workload: Workload,
+    policy: str,
+    num_slots: int,
+    block_size: int = 16,
+    rules: Rules | None = None,
+    *,
+    record: bool = True,
 ) -> Memory:
-    """The memory of one of `POLICIES`, empty, of `num_slots` slots (paged: whole blocks of them).
+    """The memory of one of `POLICIES`, empty, of `num_slots` slots (blocks and granules: whole ones).
 
     Raises `ValueError` for another policy, or for a pool or a block without room.
     """
+    rules = rules or Rules()
     if num_slots < 1:
         raise ValueError(f"num_slots must be at least 1, got {num_slots}")
-    if policy == "paged":
-        if not 1 <= block_size <= num_slots:
-            raise ValueError(f"block_size must be 1 to num_slots ({num_slots}), got {block_size}")
-        return PagedMemory(num_slots, block_size, record)
-    if policy == "power-of-two":
-        return ContiguousMemory(
-            num_slots, lambda final: int(next_power_of_two(np.array(final))), Buddy, record
-        )
-    if policy == "reserve":
-        longest = int(workload.stored.max())
-        return ContiguousMemory(num_slots, lambda final: longest, FirstFit, record)
+    if policy in GROWING:
+        name, size = ("block_size", block_size) if policy == "paged" else ("granule", rules.granule)
+        if not 1 <= size <= num_slots:
+            raise ValueError(f"{name} must be 1 to num_slots ({num_slots}), got {size}")
+        return _growing(workload, num_slots // size, size, rules, record)
+    if policy in _PIECES:
+        if record and not rules.holes:
+            raise ValueError("memory without holes has no addresses to record: pass record=False")
+        piece, placement = _PIECES[policy](workload, rules)
+        return ContiguousMemory(num_slots, piece, placement if rules.holes else NoHoles, record)
     raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+
+
+def _growing(workload: Workload, blocks: int, block_size: int, rules: Rules, record: bool) -> Memory:
+    token_ids = None
+    if rules.prefix_caching:
+        if workload.prefix_hashes is None:
+            raise ValueError(
+                f"prefix_caching: nothing is known of the prompts of {workload.name}, only lengths"
+            )
+        token_ids = workload.token_ids
+    kept_free = int(rules.watermark * blocks)
+    manager = BlockManager(blocks, block_size, prefix_caching=rules.prefix_caching, record=record)
+    return PagedMemory(manager, kept_free, token_ids)
+
+
+def _exact(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
+    return lambda prompt, output: prompt + output - 1, FirstFit
+
+
+def _prompt_and_power_of_two(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
+    return lambda prompt, output: prompt + power_of_two_from(output), FirstFit
+
+
+def _power_of_two(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
+    return lambda prompt, output: power_of_two_from(prompt + output - 1), Buddy
+
+
+def _reserve(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
+    longest = int(workload.stored.max())
+    slots = rules.reserved or longest
+    if slots < longest:
+        raise ValueError(f"{slots} slots a request are too few: the longest stores {longest}")
+    return lambda prompt, output: slots, FirstFit
+
+
+_PIECES = {
+    "exact": _exact,
+    "prompt+power-of-two": _prompt_and_power_of_two,
+    "power-of-two": _power_of_two,
+    "reserve": _reserve,
+}

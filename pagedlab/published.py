@@ -1,7 +1,8 @@
-"""Figures that others published, as data: what was found, under which conditions, and where.
+"""Figures to compare with, as data: what was found, under which conditions, and where.
 
-A lesson, a claim and a test read the same row. A row that was read only in a copy or transcription of
-its source has `checked` False, and its citation then opens with "as reported by".
+A lesson, a claim and a test read the same row. Most rows were published by others; a row that was read only
+in a copy or transcription of its source has `checked` False, and its citation then opens with "as reported
+by". A row whose `word` is *computed* is this project's own arithmetic on public data.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One published finding; `values` hold its numbers by name, with their unit in the name."""
+    """One finding; `values` hold its ranges by name, with their unit in the name.
+
+    `word` is "published", or "computed" for arithmetic of our own on public data.
+    """
 
     id: str
     text: str
@@ -23,11 +27,15 @@ class Figure:
     conditions: str
     source: str
     checked: bool
+    word: str
 
     @property
     def citation(self) -> str:
         """The source, in the words that may be printed beside the figure."""
         return self.source if self.checked else f"as reported by copies of the {self.source}"
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.word}: {self.conditions}; {self.citation})"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ what it stores, summed over its steps, depends on P, O and the policy alone: not
 pool, on the arrivals or on preemption. All figures here are *slot-steps*: slots times steps.
 
     paged, blocks of B    at k tokens it holds ceil(k / B) * B; the last block's rest is internal waste
+    virtual, granules     the same, with a granule for a block
     contiguous, R slots   it holds R throughout: F - k are reserved for its own future, R - F internal
 
 External waste needs a pool in which pieces lie side by side: `pagedlab.serving` counts it.
@@ -13,7 +14,7 @@ External waste needs a pool in which pieces lie side by side: `pagedlab.serving`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +71,30 @@ def reserve_longest(workload: Workload, slots: int | None = None) -> Footprint:
 def power_of_two(workload: Workload) -> Footprint:
     """Each request holds the next power of two above what it will store."""
     return _contiguous(workload, "next power of two", next_power_of_two(workload.stored))
+
+
+def prompt_and_power_of_two(workload: Workload) -> Footprint:
+    """Each request holds its prompt and the next power of two above its output.
+
+    This is how the PagedAttention paper takes Orca to reserve ("Orca (Pow2)", section 6.1).
+    """
+    slots = workload.prompt + next_power_of_two(workload.output)
+    return _contiguous(workload, "prompt + power of two", slots)
+
+
+def exact(workload: Workload) -> Footprint:
+    """Each request holds what it will store in the end, from the start: an oracle's reservation."""
+    return _contiguous(workload, "exactly what it will store", workload.stored)
+
+
+def virtual(workload: Workload, granule: int) -> Footprint:
+    """Contiguous addresses over granules of `granule` tokens, mapped as tokens come.
+
+    The same figures as blocks of that size. Source: vAttention (Prabhu et al., ASPLOS 2025).
+    """
+    if granule < 1:
+        raise ValueError(f"granule must be at least 1 token, got {granule}")
+    return replace(paged(workload, granule), policy=f"virtual memory, granules of {granule}")
 
 
 def next_power_of_two(tokens: np.ndarray) -> np.ndarray:

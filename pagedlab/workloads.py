@@ -6,37 +6,37 @@ Three origins, never mixed up on a screen (`Workload.origin`):
     assumed    made here from the published quantiles of a real trace, or from a formula (`named`)
     altered    either of them with its spread of lengths changed (`Workload.with_spread`)
 
-Only lengths and arrival times are read from a file, and a file's text is never anything but text.
+What a file may look like is told in `pagedlab.traces`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pagedlab import published
+from pagedlab import published, traces
+from pagedlab.traces import MAX_REQUESTS, MAX_TOKENS, PrefixHashes, WorkloadError
 
-MAX_TOKENS = 10_000_000
-"""The longest prompt or output that is believed; a longer one is an error in the file."""
-MAX_REQUESTS = 5_000_000
+__all__ = [
+    "MAX_REQUESTS",
+    "MAX_TOKENS",
+    "PrefixHashes",
+    "Workload",
+    "WorkloadError",
+    "load",
+    "named",
+    "names",
+    "parse",
+]
 
-_COLUMNS = {
-    "prompt": ("ContextTokens", "num_prefill_tokens", "input_length"),
-    "output": ("GeneratedTokens", "num_decode_tokens", "output_length"),
-    "arrival": ("TIMESTAMP", "timestamp_ms"),
-}
-_SHOW_PROGRESS_FROM_BYTES = 4_000_000
-_LATEST_MS = 9e12  # the year 2255; nanoseconds since 1970 still fit 64 bits
-
-
-class WorkloadError(ValueError):
-    """A file of requests cannot be used; the message names file, line and rule."""
+# Made-up token ids have 31 bits: 30 spread by an odd factor, which maps no two numbers to one, and one that
+# tells tokens with a prefix hash from those of one request alone.
+_ID_MASK = (1 << 30) - 1
+_SPREAD = 0x1E3779B1
+_OWN = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,7 @@ class Workload:
 
     `prompt` and `output` are int64 arrays of tokens, at least 1 each. `arrival_ns` are nanoseconds
     since the first arrival, or None when nothing is known: then all are there from the start.
+    `prefix_hashes` tells which prompts begin alike, or None when nobody knows.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Workload:
     prompt: np.ndarray
     output: np.ndarray
     arrival_ns: np.ndarray | None = None
+    prefix_hashes: PrefixHashes | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)
@@ -64,6 +66,48 @@ class Workload:
     def stored(self) -> np.ndarray:
         """Tokens in each request's cache at its end: the last token produced is never stored."""
         return self.prompt + self.output - 1
+
+    def first(self, requests: int) -> Workload:
+        """The first `requests` requests, all of them when there are no more."""
+        if requests < 1:
+            raise ValueError(f"at least 1 request is needed, got {requests}")
+        if requests >= len(self):
+            return self
+        hashes = self.prefix_hashes
+        if hashes is not None:
+            hashes = replace(
+                hashes, ids=hashes.ids[: hashes.starts[requests]], starts=hashes.starts[: requests + 1]
+            )
+        return replace(
+            self,
+            source=f"the first {requests:,} of {self.source}",
+            prompt=self.prompt[:requests],
+            output=self.output[:requests],
+            arrival_ns=None if self.arrival_ns is None else self.arrival_ns[:requests],
+            prefix_hashes=hashes,
+        )
+
+    def token_ids(self, request: int, start: int = 0, stop: int | None = None) -> list[int]:
+        """Made-up ids (31 bits) of tokens `start` to `stop` of a request's prompt and output together.
+
+        Two requests have the same id at the same place exactly where their prefix hashes are the same;
+        every other token is the request's own. `stop` is the end of the prompt by default. The ids stand
+        in for text that no trace publishes: a manager that caches prefixes can be driven with them.
+        Raises `IndexError` beyond the request's tokens.
+        """
+        prompt, output = int(self.prompt[request]), int(self.output[request])
+        stop = prompt if stop is None else stop
+        if not 0 <= start <= stop <= prompt + output:
+            raise IndexError(f"tokens {start} to {stop} of request {request}: it has {prompt} and {output}")
+        shared = min(stop, prompt) if self.prefix_hashes is not None else 0
+        own = request * _SPREAD
+        ids = [_OWN | (own + place & _ID_MASK) for place in range(max(start, shared), stop)]
+        if start < shared and self.prefix_hashes is not None:
+            places = np.arange(start, shared)
+            size, first = self.prefix_hashes.tokens_per_hash, self.prefix_hashes.starts[request]
+            hashes = self.prefix_hashes.ids[first + places // size]
+            ids = ((hashes * _SPREAD + places % size) & _ID_MASK).tolist() + ids
+        return ids
 
     def with_spread(self, factor: float) -> Workload:
         """The same requests with the spread of their lengths scaled, their medians kept.
@@ -87,6 +131,7 @@ class Workload:
             origin="altered",
             prompt=scaled(self.prompt),
             output=scaled(self.output),
+            prefix_hashes=None,
         )
 
 
@@ -94,147 +139,32 @@ class Workload:
 
 
 def load(path: str | Path, *, progress: bool = True) -> Workload:
-    """Read a CSV of requests: Azure's columns, ShareGPT's as Vidur keeps them, or Mooncake's.
+    """Read a file of requests: Azure's CSV, ShareGPT's as Vidur keeps it, Mooncake's CSV or JSON lines.
 
-    The first line names the columns; of each pair one is needed:
-
-        prompt   ContextTokens,    num_prefill_tokens,  input_length
-        output   GeneratedTokens,  num_decode_tokens,   output_length
-        arrival  TIMESTAMP (date and time), timestamp_ms; may be absent
-
-    Other columns are ignored. A long file shows a progress bar on standard error. Raises
-    `WorkloadError` with file and line for a row that is not a request, `OSError` for a file that
+    `pagedlab.traces` lists the columns and keys. A long file shows a progress bar on standard error.
+    Raises `WorkloadError` with file and line for a row that is not a request, `OSError` for a file that
     cannot be read.
     """
     path = Path(path)
-    size = path.stat().st_size
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        lines: Iterable[str] = file
-        if progress and size >= _SHOW_PROGRESS_FROM_BYTES:
-            lines = _with_progress(file, size, path.name)
-        return _read(lines, path.name)
+    return _recorded(traces.read_file(path, progress=progress), path.name)
 
 
 def parse(text: str, name: str = "pasted") -> Workload:
-    """Read the same CSV from text.
+    """Read the same from text.
 
     >>> parse("num_prefill_tokens,num_decode_tokens\\n74,918\\n290,905\\n").prompt
     array([ 74, 290])
+    >>> parse('{"input_length": 600, "output_length": 5, "hash_ids": [7, 8]}').prefix_hashes[0]
+    (7, 8)
     """
-    return _read(io.StringIO(text, newline=""), name)
+    return _recorded(traces.read_text(text, name), name)
 
 
-def _with_progress(file: Iterable[str], size: int, name: str) -> Iterator[str]:
-    from tqdm import tqdm
-
-    with tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, leave=False) as bar:
-        for line in file:
-            bar.update(len(line))
-            yield line
-
-
-def _read(lines: Iterable[str], name: str) -> Workload:
-    rows = csv.reader(lines)
-    try:
-        header = [column.strip().lstrip("\ufeff") for column in next(rows)]
-    except StopIteration:
-        raise WorkloadError(f"{name} is empty: a header line and at least one request are needed") from None
-    except csv.Error as error:
-        raise WorkloadError(f"{name}, line 1: {error}") from None
-    where = {what: _find_column(header, names) for what, names in _COLUMNS.items()}
-    for what in ("prompt", "output"):
-        if where[what] is None:
-            raise WorkloadError(
-                f"{name}, line 1: no column of {what} lengths; one of {', '.join(_COLUMNS[what])} is "
-                f"needed, found {', '.join(map(repr, header))[:200]}"
-            )
-    prompt, output, arrival = _columns(rows, name, where["prompt"], where["output"], where["arrival"])  # type: ignore[arg-type]
-    arrival_ns = None
-    if where["arrival"] is not None:
-        arrival_ns = _arrivals(arrival, name, is_date=header[where["arrival"]] == "TIMESTAMP")
-        order = np.argsort(arrival_ns, kind="stable")
-        prompt, output, arrival_ns = prompt[order], output[order], arrival_ns[order] - arrival_ns[order[0]]
-    return Workload(name, "recorded", f"{len(prompt):,} rows of {name}", prompt, output, arrival_ns)
-
-
-def _find_column(header: list[str], names: tuple[str, ...]) -> int | None:
-    return next((header.index(name) for name in names if name in header), None)
-
-
-def _columns(
-    rows: Any, name: str, prompt_at: int, output_at: int, arrival_at: int | None
-) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
-    """The columns wanted, checked row by row; arrivals as `(line, text)`."""
-    prompts: list[int] = []
-    outputs: list[int] = []
-    arrivals: list[tuple[int, str]] = []
-    row: list[str] = []
-    try:
-        for row in rows:
-            if not row:
-                continue
-            prompts.append(_length(row[prompt_at]))
-            outputs.append(_length(row[output_at]))
-            if arrival_at is not None:
-                arrivals.append((rows.line_num, row[arrival_at]))
-            if len(prompts) > MAX_REQUESTS:
-                raise ValueError(f"more than {MAX_REQUESTS:,} requests")
-    except IndexError:
-        raise WorkloadError(
-            f"{name}, line {rows.line_num}: {len(row)} column(s) only: {_clip(row)}"
-        ) from None
-    except (ValueError, csv.Error) as error:
-        raise WorkloadError(f"{name}, line {rows.line_num}: {error}") from None
-    if not prompts:
-        raise WorkloadError(f"{name} holds no request, only a header")
-    return np.array(prompts, dtype=np.int64), np.array(outputs, dtype=np.int64), arrivals
-
-
-def _length(text: str) -> int:
-    try:
-        length = int(text)
-    except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError(f"a length must be a whole number of tokens, got {_clip(text)}") from None
-        if not number.is_integer():  # also NaN and infinities
-            raise ValueError(f"a length must be a whole number of tokens, got {_clip(text)}") from None
-        length = int(number)
-    if not 1 <= length <= MAX_TOKENS:
-        raise ValueError(f"a length must be 1 to {MAX_TOKENS:,} tokens, got {_clip(text)}")
-    return length
-
-
-def _arrivals(texts: list[tuple[int, str]], name: str, *, is_date: bool) -> np.ndarray:
-    """Nanoseconds, from dates with up to nine decimals or from milliseconds."""
-
-    def convert(values: list[str]) -> np.ndarray:
-        if is_date:
-            times = np.array(values, dtype="datetime64[ns]")
-            if np.isnat(times).any():
-                raise ValueError("not a time")
-            return times.astype(np.int64)
-        milliseconds = np.array(values, dtype=np.float64)
-        if not (np.abs(milliseconds) < _LATEST_MS).all():  # also NaN
-            raise ValueError("not a number of milliseconds")
-        return np.rint(milliseconds * 1e6).astype(np.int64)
-
-    try:
-        return convert([text for _, text in texts])
-    except (ValueError, OverflowError):
-        for line, text in texts:
-            try:
-                convert([text])
-            except (ValueError, OverflowError):
-                kind = "a date and time" if is_date else "a number of milliseconds"
-                raise WorkloadError(f"{name}, line {line}: {_clip(text)} is not {kind}") from None
-        raise
-
-
-def _clip(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _recorded(table: traces.Table, name: str) -> Workload:
+    source = f"{len(table.prompt):,} rows of {name}"
+    return Workload(
+        name, "recorded", source, table.prompt, table.output, table.arrival_ns, table.prefix_hashes
+    )
 
 
 # ---- from published quantiles and from formulas ---------------------------------------------

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from pagedlab.contiguous import ContiguousManager
 from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
-from pagedlab.extents import Buddy, FirstFit
+from pagedlab.extents import Buddy, FirstFit, NoHoles
+from pagedlab.models import LayerGroup, ModelShape, preset
+from pagedlab.policies import granule_tokens
 
 CALLS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60)
 
@@ -59,6 +61,7 @@ def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
     [
         (lambda m: m.allocate("A", 1, 1), DuplicateSequence),
         (lambda m: m.allocate("B", 9, 5), ValueError),
+        (lambda m: m.allocate("B", 5, 9, size=8), ValueError),
         (lambda m: m.append("A", 99), OutOfBlocks),
         (lambda m: m.append("B"), UnknownSequence),
         (lambda m: m.free("B"), UnknownSequence),
@@ -71,3 +74,52 @@ def test_a_refused_call_changes_nothing(call, error):
     with pytest.raises(error):
         call(m)
     assert m.usage() == before and len(m.events) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 50), CALLS)
+def test_without_holes_only_the_number_of_free_slots_counts(size, calls):
+    memory, held = NoHoles(size), []
+    for take, number in calls:
+        if take:
+            fits = number <= memory.num_free
+            assert (memory.take(number) is not None) == fits
+            held += [number] * fits
+        elif held:
+            memory.give(0, held.pop())
+        assert memory.num_free == size - sum(held)
+
+
+@pytest.mark.parametrize(
+    "model, dtype, layers, tokens",
+    [
+        ("llama-3.1-8b", "bf16", 1, 1024),  # 8 heads of 128: 2 KiB a token
+        ("llama-2-7b", "bf16", 1, 256),
+        ("llama-3.1-8b", "fp8", 32, 64),
+        ("deepseek-v3", "bf16", 1, 1820),  # 576 numbers: 2 MiB is no multiple of 1,152 bytes
+    ],
+)
+def test_tokens_in_a_granule_follow_from_the_model(model, dtype, layers, tokens):
+    assert granule_tokens(preset(model), dtype, layers=layers) == tokens
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (
+            lambda: granule_tokens(preset("llama-3.1-8b"), layers=0),
+            "layers and granule_bytes must be at least 1",
+        ),
+        (
+            lambda: granule_tokens(preset("llama-3.1-8b"), granule_bytes=100),
+            "does not hold one token of 1 layer",
+        ),
+        (
+            lambda: granule_tokens(ModelShape((LayerGroup(1, 8, 128), LayerGroup(1, 4, 128)), "mixed")),
+            "the layers of mixed keep 512 or 1024 numbers of a token",
+        ),
+    ],
+)
+def test_a_granule_that_cannot_be_says_why(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -3,6 +3,7 @@ clone."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,21 @@ def test_an_import_stays_light(run_python, module: str) -> None:
 def test_the_library_finds_its_lessons_in_a_clone(run_python) -> None:
     ran = run_python("-c", "from pagedlab.lab import shipped_lessons; print(shipped_lessons())")
     assert ran.stdout.strip() == str(ROOT / "lessons"), ran.stderr
+
+
+def test_every_folder_of_modules_is_delivered() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent for path in ROOT.glob("pagedlab/**/__init__.py")}
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert found | {"pagedlab._lessons", "pagedlab_kernels", "pagedlab_widgets"} == set(listed)
+
+
+def test_binder_installs_every_dependency_by_its_name_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[><=;\s]", line)[0] for line in project["dependencies"]} - {"triton"}
+    lines = (ROOT / "binder" / "environment.yml").read_text().splitlines()
+    given = {line.removeprefix("  - ").split("=")[0] for line in lines if line.startswith("  - ")}
+    assert {"pytorch-cpu" if name == "torch" else name for name in wanted} <= given
 
 
 def test_every_dependency_has_a_tested_version() -> None:

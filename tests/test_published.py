@@ -11,10 +11,11 @@ from pagedlab import published
 def test_every_row_has_conditions_and_a_source(row):
     figure = published.figure(row["id"])
     assert figure.text and figure.conditions and figure.source and figure.values
+    assert figure.word in {"published", "computed"} and figure.word in str(figure)
 
 
 def test_what_was_read_in_a_copy_only_is_printed_as_reported():
-    assert published.figure("b1").citation.startswith("as reported by")
+    assert published.figure("a1").citation.startswith("as reported by")
     assert published.figure("b2").citation == published.figure("b2").source
 
 
@@ -29,5 +30,5 @@ def test_quantiles_rise(trace):
 
 
 def test_an_unknown_row_lists_those_that_exist():
-    with pytest.raises(KeyError, match="b1, b2"):
+    with pytest.raises(KeyError, match="a1, a5, b2, b15"):
         published.figure("z9")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pagedlab import published, workloads
+from pagedlab import published, traces, workloads
 from pagedlab.workloads import WorkloadError
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -32,6 +32,10 @@ def test_requests_come_in_order_of_arrival_and_ties_keep_their_order():
 
 def test_a_byte_order_mark_blank_lines_and_a_missing_last_newline_are_no_errors():
     assert len(workloads.parse("\ufeff" + HEADER + ROW + "\n" + ROW.rstrip())) == 2
+
+
+def test_two_plain_columns_are_enough():
+    assert workloads.parse("prompt,output\n74,918\n").stored.tolist() == [991]
 
 
 def test_whole_numbers_written_as_floats_are_lengths():
@@ -91,7 +95,7 @@ def test_a_folder_and_a_binary_file_are_one_error_each(tmp_path):
 
 
 def test_a_long_file_shows_its_progress(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(workloads, "_SHOW_PROGRESS_FROM_BYTES", 1)
+    monkeypatch.setattr(traces, "_SHOW_PROGRESS_FROM_BYTES", 1)
     path = tmp_path / "long.csv"
     path.write_text("input_length,output_length\n" + "3,4\n" * 1000)
     assert len(workloads.load(path)) == 1000
@@ -134,3 +138,95 @@ def test_spread_zero_makes_all_alike_and_one_changes_nothing():
     assert workload.with_spread(2).prompt.std() > workload.prompt.std()
     with pytest.raises(ValueError, match="0 to 4, got -1"):
         workload.with_spread(-1)
+
+
+# ---- JSON lines ---------------------------------------------------------------------------------
+
+ROUND = '{"timestamp": 27482, "input_length": 1100, "output_length": 52, "hash_ids": [46, 47, 48]}\n'
+
+
+def test_mooncake_lines_carry_arrivals_and_prefix_hashes():
+    workload = workloads.parse(
+        '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [5]}\n' + ROUND
+    )
+    assert workload.prompt.tolist() == [9, 1100] and workload.output.tolist() == [1, 52]
+    assert workload.arrival_ns.tolist() == [0, 27_482_000_000]
+    assert [workload.prefix_hashes[i] for i in range(2)] == [(5,), (46, 47, 48)]
+
+
+def test_lines_out_of_order_keep_their_hashes():
+    early = '{"timestamp": 3, "input_length": 5, "output_length": 1, "hash_ids": [9]}\n'
+    workload = workloads.parse(ROUND + early)
+    assert workload.prompt.tolist() == [5, 1100]
+    assert workload.prefix_hashes[0] == (9,) and workload.prefix_hashes[1] == (46, 47, 48)
+
+
+def test_ragpulse_lines_load_as_lengths_and_seconds_without_prefixes():
+    line = '{"timestamp": "82.5", "input_length": 3112, "output_length": 192, "hash_ids": {"history": [1]}}\n'
+    workload = workloads.parse(line + line.replace("82.5", "93"))
+    assert workload.arrival_ns.tolist() == [0, 10_500_000_000] and workload.prefix_hashes is None
+
+
+def test_prompts_that_begin_alike_have_the_same_token_ids_as_far_as_their_hashes_agree():
+    workload = workloads.parse(
+        '{"input_length": 1100, "output_length": 7, "hash_ids": [3, 4, 5]}\n'
+        '{"input_length": 1030, "output_length": 7, "hash_ids": [3, 4, 6]}\n'
+    )
+    one, other = (workload.token_ids(request) for request in range(2))
+    assert len(one) == 1100 and len(other) == 1030
+    assert one[:1024] == other[:1024] and not set(one[1024:]) & set(other)
+    assert workload.token_ids(0, 500, 600) == one[500:600]
+    produced = workload.token_ids(0, 1095, 1107)
+    assert produced[:5] == one[1095:] and len(set(produced)) == 12
+    assert not set(produced[5:]) & set(workload.token_ids(1, 0, 1037))
+    with pytest.raises(IndexError, match="tokens 0 to 1108 of request 0: it has 1100 and 7"):
+        workload.token_ids(0, 0, 1108)
+
+
+def test_without_hashes_every_token_is_the_requests_own():
+    workload = workloads.parse("input_length,output_length\n5,2\n5,2\n")
+    assert not set(workload.token_ids(0)) & set(workload.token_ids(1))
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("{", "line 3: not JSON"),
+        ("[1, 2]", r"line 3: an object with input_length and output_length is needed, got \[1, 2\]"),
+        ('{"input_length": 5}', "line 3: an object with input_length and output_length is needed"),
+        (ROUND.replace("1100", '"1100"'), "line 3: a length must be a whole number of tokens, got '1100'"),
+        (ROUND.replace("1100", "true"), "line 3: a length must be .* got True"),
+        (ROUND.replace("1100", "1100.5"), "line 3: .* got '1100.5'"),
+        (ROUND.replace("1100", "1e400"), "line 3: .* got 'inf'"),
+        (ROUND.replace("52,", "0,"), "line 3: a length must be 1 to 10,000,000 tokens, got '0'"),
+        (ROUND.replace(", 48", ""), "line 3: a prompt of 1,100 tokens has 3 hash ids, .* got 2"),
+        (ROUND.replace("48]", '"x"]'), "line 3: hash_ids must be whole numbers from 0"),
+        (ROUND.replace("48]", "-1]"), "line 3: hash_ids must be whole numbers from 0"),
+        (ROUND.replace("27482", '"soon"'), "line 3: 'soon' is not a number of seconds"),
+        (ROUND.replace("27482", "NaN"), "line 3: nan is not a number of milliseconds"),
+        (ROUND.replace("27482", "[]"), r"line 3: \[\] is not a time"),
+        (
+            ROUND.replace('"timestamp": 27482, ', ""),
+            "line 3: some requests have a timestamp and some have none",
+        ),
+    ],
+)
+def test_a_json_line_that_is_no_request_names_file_line_and_rule(line, words):
+    with pytest.raises(WorkloadError, match="^trace.jsonl, " + words):
+        workloads.parse(ROUND + "\n" + line, name="trace.jsonl")
+
+
+def test_a_whole_mooncake_file_loads_with_its_shared_prefixes(trace_path):
+    workload = workloads.load(trace_path("mooncake_conversation_head.jsonl"))
+    assert (len(workload), workload.prompt[0], len(workload.prefix_hashes)) == (3_894, 6_758, 3_894)
+    assert {hashes[0] for hashes in (workload.prefix_hashes[i] for i in range(500))} == {0}
+    first = workload.first(10)
+    assert len(first) == 10 and first.prefix_hashes[9] == workload.prefix_hashes[9]
+    assert workload.with_spread(0.5).prefix_hashes is None
+
+
+def test_a_jsonl_file_is_read_as_json_whatever_it_begins_with(tmp_path):
+    path = tmp_path / "not-json.jsonl"
+    path.write_text("input_length,output_length\n3,4\n")
+    with pytest.raises(WorkloadError, match="not-json.jsonl, line 1: not JSON"):
+        workloads.load(path)

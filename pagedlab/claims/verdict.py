@@ -48,7 +48,7 @@ class Verdict:
         lines = [f"{self.claim}: {self.outcome.value}"]
         lines += [f"  - {condition}" for condition in self.conditions]
         lines += [f"  {measurement}" for measurement in self.measured]
-        lines += [f"  published: {row.text} ({row.conditions}; {row.citation})" for row in self.published]
+        lines += [f"  {row}" for row in self.published]
         return "\n".join([*lines, f"  device: {self.device}"])
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from pagedlab import (
     Admission,
@@ -87,6 +88,8 @@ def test_a_count_ids_and_an_array_of_ids_are_the_same_number_of_tokens():
     for seq, tokens in [("A", 5), ("B", [7] * 5), ("C", np.arange(5)), ("D", np.int64(5))]:
         m.allocate(seq, tokens)
         assert m.num_tokens(seq) == 5
+    m.append("A", torch.tensor([777]))  # one id, as a sampler gives it, and no count
+    assert m.num_tokens("A") == 6
 
 
 @pytest.mark.parametrize(

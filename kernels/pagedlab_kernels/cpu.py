@@ -1,0 +1,112 @@
+"""The CPU backend: hands torch tensors to the compiled kernel as flat arrays, without copying a cache.
+
+The kernel uses as many threads as torch does, so `torch.set_num_threads` sets both and a comparison is fair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import cpu_kernels
+from .call import DecodeCall
+
+# What the kernel sees of each dtype: `cpu_kernels.widen` turns it into float32.
+_CARRIERS = {torch.float32: np.float32, torch.bfloat16: np.uint16, torch.float16: np.int16}
+_NO_WINDOW = 2**31 - 1
+
+_one_call_at_a_time = threading.Lock()
+
+
+def refusal(call: DecodeCall) -> str | None:
+    """Why this backend cannot serve the call, or None."""
+    if call.query.device.type != "cpu":
+        return f"it reads the CPU's memory, these tensors are on {call.query.device}"
+    if call.query.dtype not in _CARRIERS:
+        return f"it serves float32, float16 and bfloat16, not {call.query.dtype}"
+    if call.num_splits not in (None, 1):
+        return f"its threads share out whole sequences, so num_splits must be None, got {call.num_splits}"
+    return None
+
+
+def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
+    """Return the output `[seqs, q_heads, head_dim]` and the log-sum-exp of the scores `[seqs, q_heads]`."""
+    grouped = (call.num_seqs, call.num_kv_heads, call.group)
+    query = call.query.detach().float().mul(call.scale).reshape(*grouped, call.head_dim).contiguous()
+    out, lse = torch.empty(query.shape), torch.empty(grouped)
+    lengths = call.seq_lens.contiguous().numpy()
+    if call.table is not None:
+        entries, rows = call.table.entries.numpy(), call.table.bounds().numpy()
+    else:
+        entries, rows = np.empty(0, np.int32), np.zeros(call.num_seqs, np.int64)
+    with _threads() as threads:
+        cpu_kernels.decode(
+            query.numpy(), _flat(call.key), _flat(call.value), lengths, entries, rows,
+            call.table is not None, call.block_size, call.key.stride()[:3], call.value.stride()[:3],
+            call.window or _NO_WINDOW, np.float32(call.softcap or 0), _deal(lengths, threads),
+            out.numpy(), lse.numpy(),
+        )  # fmt: skip
+    return out.view(call.query.shape).to(call.query.dtype), lse.view(call.query.shape[:2])
+
+
+def stream_read(*tensors: Tensor) -> float:
+    """Read every byte of some tensors as fast as this machine can, and return a sum that depends on them.
+
+    The time it takes is the limit of any kernel that has to read the same bytes. The tensors are contiguous,
+    on the CPU, and of any dtype: their bytes are read as float32. Raises ValueError for others.
+
+    >>> import torch
+    >>> stream_read(torch.ones(1000), torch.ones(24))
+    1024.0
+    """
+    for tensor in tensors:
+        if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.nbytes % 4:
+            raise ValueError(
+                f"tensors must be contiguous, on the CPU and a multiple of 4 bytes, got shape "
+                f"{list(tensor.shape)}, strides {tensor.stride()}, {tensor.dtype}, {tensor.device}"
+            )
+    with _threads() as threads:
+        sums = np.zeros((len(tensors), threads), np.float32)
+        for tensor, parts in zip(tensors, sums, strict=True):
+            cpu_kernels.sum_parts(tensor.detach().view(-1).view(torch.float32).numpy(), parts)
+    return float(sums.sum())
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[int]:
+    """Hold numba's threads for one call, as many as torch has been told to use.
+
+    One call at a time, because numba's simplest pool ends the process when two Python threads enter it
+    together. And when a pool of numba's starts, it sets torch's number of threads too: that is put back.
+    """
+    with _one_call_at_a_time:
+        wanted = torch.get_num_threads()
+        threads = min(wanted, numba.config.NUMBA_NUM_THREADS)
+        numba.set_num_threads(threads)
+        if torch.get_num_threads() != wanted:
+            torch.set_num_threads(wanted)
+        yield threads
+
+
+def _flat(cache: Tensor) -> np.ndarray:
+    """The stretch of memory that a cache of any strides lies in, from its first element to its last."""
+    last = sum((size - 1) * stride for size, stride in zip(cache.shape, cache.stride(), strict=True))
+    flat = cache.detach().as_strided((last + 1 if cache.numel() else 0,), (1,))
+    bits = flat if cache.dtype == torch.float32 else flat.view(torch.int16)
+    return bits.numpy().view(_CARRIERS[cache.dtype])
+
+
+def _deal(lengths: np.ndarray, threads: int) -> np.ndarray:
+    """The order in which sequences are worked on.
+
+    Every thread takes an equal, connected piece of it. So the sequences are dealt out by length, as one deals
+    cards: each piece gets its share of the long ones.
+    """
+    longest_first = np.argsort(-lengths, kind="stable")
+    return np.concatenate([longest_first[thread::threads] for thread in range(threads)])

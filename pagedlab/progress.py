@@ -1,0 +1,99 @@
+"""What a learner has done, in one small JSON file beside the lessons.
+
+    {"predictions": {"waste-reserve": 40.0}, "exercises": {"waste": {"passed": true}}}
+
+The file belongs to the learner, who may read, edit or delete it. So it is written whole or not at all, what
+this version does not know stays in it, and a file that does not read as above is never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+KINDS = ("predictions", "exercises")
+
+
+class ProgressError(Exception):
+    """The file cannot be read or written. The message says which file, why, and what to do."""
+
+
+class Progress:
+    """The progress kept in the file at `path`, which need not exist yet.
+
+    Every call reads the file anew and a change writes back what it read with one key changed, so that two
+    notebooks may keep their progress in one file.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> progress = Progress(Path(folder.name) / "progress.json")
+    >>> progress.set("predictions", "waste-reserve", 40.0)
+    >>> progress.get("predictions", "waste-reserve"), progress.get("exercises", "waste")
+    (40.0, None)
+    >>> progress.clear("predictions")
+    >>> progress.get("predictions", "waste-reserve") is None
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def get(self, kind: str, key: str) -> Any:
+        """What is kept under `key`, or None. Raises ProgressError when the file cannot be read."""
+        return self._read()[_known(kind)].get(key)
+
+    def set(self, kind: str, key: str, value: Any) -> None:
+        """Keep `value` (anything JSON can say) under `key`. When it cannot, raises and changes nothing."""
+        content = self._read()
+        content[_known(kind)][key] = value
+        self._write(content)
+
+    def clear(self, kind: str, key: str | None = None) -> None:
+        """Forget `key`, or all keys of a kind. Forgetting what is not there is no error."""
+        content = self._read()
+        kept = content[_known(kind)]
+        if key in kept or (key is None and kept):
+            content[kind] = {k: v for k, v in kept.items() if key is not None and k != key}
+            self._write(content)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            content = {}
+        except OSError as error:
+            raise ProgressError(f"cannot read {self.path}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._unfit(f"is not JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise self._unfit("holds no JSON object")
+        for kind in KINDS:
+            if not isinstance(content.setdefault(kind, {}), dict):
+                raise self._unfit(f"holds no object under {kind!r}")
+        return content
+
+    def _unfit(self, why: str) -> ProgressError:
+        return ProgressError(f"{self.path} {why}: mend or delete it; until then it is left as it is")
+
+    def _write(self, content: dict[str, Any]) -> None:
+        """Write beside the file, then take its place: a reader, or a crash, never meets half a file."""
+        text = (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        target = self.path.resolve()
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            draft.write_bytes(text)
+            os.replace(draft, target)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink()
+            raise ProgressError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"progress keeps {' and '.join(KINDS)}, not {kind!r}")
+    return kind

@@ -1,0 +1,86 @@
+"""What a reader of pagedlab sees and touches.
+
+Widgets draw what the library recorded or measured; they decide nothing. Each runs in the browser once its
+data is there: playing, scrubbing and hovering ask nothing of the kernel.
+
+================  ==========================================================================================
+`BlockMap`        the blocks of one or several runs on one timeline: play, step, scrub, hover
+`Trace`           one run, in the form in which it travels to the browser
+`TraceBuilder`    builds a `Trace`, write by write
+`BarTable`        a chart that is a table: bars, numbers and notes, row by row (of `Row` and `Segment`)
+`named`           gives an ipywidgets control a name that screen readers say, and its arrow keys back
+`Predict`         asks for a number before the answer is shown, and keeps it
+`paged_trace`     the event log of a block manager as a `Trace`; `contiguous_trace` likewise
+`beside`          a guess, the answer here and the published figure, one below the other
+`card`            a claim's verdict; `source` the library's own code; `waste_curve` waste by block size
+================  ==========================================================================================
+
+`FragmentationExplorer` puts them together: a workload, a block size, and what becomes of the memory.
+
+Importing this package imports none of them: a name loads its module when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .bar_table import BarTable, Row, Segment
+    from .block_map import BlockMap
+    from .encode import contiguous_trace, paged_trace
+    from .explorer import FragmentationExplorer
+    from .lesson import beside, card, source, waste_curve
+    from .names import AccessibleNames, named
+    from .predict import Predict
+    from .trace import Counts, Trace, TraceBuilder
+
+_HOME = {
+    "AccessibleNames": "names",
+    "BarTable": "bar_table",
+    "BlockMap": "block_map",
+    "FragmentationExplorer": "explorer",
+    "Counts": "trace",
+    "Predict": "predict",
+    "Row": "bar_table",
+    "Segment": "bar_table",
+    "Trace": "trace",
+    "TraceBuilder": "trace",
+    "beside": "lesson",
+    "card": "lesson",
+    "contiguous_trace": "encode",
+    "named": "names",
+    "paged_trace": "encode",
+    "source": "lesson",
+    "waste_curve": "lesson",
+}
+
+__all__ = [
+    "AccessibleNames",
+    "BarTable",
+    "BlockMap",
+    "Counts",
+    "FragmentationExplorer",
+    "Predict",
+    "Row",
+    "Segment",
+    "Trace",
+    "TraceBuilder",
+    "beside",
+    "card",
+    "contiguous_trace",
+    "named",
+    "paged_trace",
+    "source",
+    "waste_curve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,170 @@
+"""A chart that is a table: bars to look at, numbers to read, the same thing to a screen reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anywidget
+import traitlets as t
+
+from pagedlab import _format
+
+from .assets import script, style
+from .words import WORDS
+
+MAX_KINDS = 6  # as many patterns as the style sheet has
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar: its kind, its value, and where the value was measured, its spread from `low` to
+    `high`.
+
+    `text` is how the value reads; without it the number is formatted and given the table's unit.
+    Raises ValueError for a value that is no length (negative, NaN, infinite) or lies outside its spread.
+    """
+
+    kind: str
+    value: float
+    text: str | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            if number is not None and not (math.isfinite(number) and number >= 0):
+                raise ValueError(
+                    f"{name} of segment {self.kind!r} must be a finite number of at least 0, not {number!r}"
+                )
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"segment {self.kind!r} needs both ends of its spread, low and high, or neither")
+        if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
+            raise ValueError(
+                f"segment {self.kind!r}: {self.value} lies outside its spread, {self.low} to {self.high}"
+            )
+
+    @property
+    def reach(self) -> float:
+        """How far the segment is drawn: to its value, or to the end of its spread."""
+        return self.value if self.high is None else self.high
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bar: a label, its segments from left to right, and a remark in a few words."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    note: str = ""
+
+    @property
+    def reach(self) -> float:
+        """How far the bar and its spreads are drawn."""
+        start, furthest = 0.0, 0.0
+        for segment in self.segments:
+            furthest = max(furthest, start + segment.reach)
+            start += segment.value
+        return furthest
+
+
+class BarTable(anywidget.AnyWidget):
+    """Bars with their numbers, a row for each thing compared and a column for each kind of segment.
+
+    `legend` names the kinds, in the order of their patterns (six at most); `heading` heads the labels,
+    `bar_heading` the bars. `scale` is the value that the full width stands for (default: the longest bar).
+    `word` and `device` say where the numbers come from; a `status` ("measuring …") greys the rows until it
+    is cleared. All text is shown as text. Raises ValueError for a kind that the legend lacks and for a bar
+    longer than `scale`.
+
+    >>> table = BarTable("Slots held", {"stored": "store a token", "empty": "empty"}, unit="%", scale=100)
+    >>> table.show([Row("paged", (Segment("stored", 95.5), Segment("empty", 4.5)))])
+    >>> [(segment["text"], segment["share"]) for segment in table.rows[0]["segments"]]
+    [('95.5 %', 0.955), ('4.50 %', 0.045)]
+    """
+
+    _esm = script("bar_table.js")
+    _css = style("theme.css", "bar_table.css")
+
+    title = t.Unicode("").tag(sync=True)
+    caption = t.Unicode("").tag(sync=True)
+    heading = t.Unicode("").tag(sync=True)
+    bar_heading = t.Unicode("").tag(sync=True)
+    word = t.Enum(WORDS, "computed").tag(sync=True)
+    device = t.Unicode("").tag(sync=True)
+    status = t.Unicode("").tag(sync=True)
+    legend = t.List(t.Dict()).tag(sync=True)
+    rows = t.List(t.Dict()).tag(sync=True)
+
+    def __init__(
+        self,
+        title: str,
+        legend: Mapping[str, str],
+        rows: Iterable[Row] = (),
+        *,
+        unit: str = "",
+        scale: float | None = None,
+        **traits: Any,
+    ) -> None:
+        if not 1 <= len(legend) <= MAX_KINDS:
+            raise ValueError(f"a bar table tells 1 to {MAX_KINDS} kinds apart, not {len(legend)}")
+        if scale is not None and not (math.isfinite(scale) and scale > 0):
+            raise ValueError(f"scale must be a finite number above 0, not {scale!r}")
+        self._kinds = tuple(legend)
+        self._unit = unit
+        self._scale = scale
+        super().__init__(
+            title=title,
+            legend=[{"kind": kind, "label": label} for kind, label in legend.items()],
+            rows=self._drawn(rows),
+            **traits,
+        )
+
+    def show(self, rows: Iterable[Row], **traits: str) -> None:
+        """Show these rows instead, with other traits (`word`, `device`, `status`, …), in one message."""
+        drawn = self._drawn(rows)
+        with self.hold_sync():
+            self.rows = drawn
+            for name, value in traits.items():
+                self.set_trait(name, value)
+
+    def _drawn(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
+        rows = tuple(rows)
+        for row in rows:
+            for segment in row.segments:
+                if segment.kind not in self._kinds:
+                    known = ", ".join(self._kinds)
+                    raise ValueError(
+                        f"row {row.label!r}: {segment.kind!r} is no kind of the legend ({known})"
+                    )
+        longest = max((row.reach for row in rows), default=0.0)
+        scale = self._scale or longest or 1.0
+        if longest > scale * (1 + 1e-9):
+            raise ValueError(
+                f"a bar of {_format.number(longest)} does not fit a scale that ends at "
+                f"{_format.number(scale)}"
+            )
+        return [
+            {
+                "label": row.label,
+                "segments": [self._drawn_segment(segment, scale) for segment in row.segments],
+                "note": row.note,
+            }
+            for row in rows
+        ]
+
+    def _drawn_segment(self, segment: Segment, scale: float) -> dict[str, Any]:
+        text = segment.text
+        if text is None:
+            text = f"{_format.number(segment.value)} {self._unit}".rstrip()
+        return {
+            "kind": segment.kind,
+            "value": segment.value,
+            "share": segment.value / scale,
+            "text": text,
+            "low": None if segment.low is None else segment.low / scale,
+            "high": None if segment.high is None else segment.high / scale,
+        }

@@ -1,0 +1,171 @@
+// The block map: panels on one timeline. This module ties them to the model and to the page.
+//
+// For whoever measures: each change ends, once it is on the screen, in an event `pl:painted` on the widget's element
+// with { frame, blocks: how many were painted, cause, playing, ms: since the input, or since the change was noticed }.
+
+import { readTheme, watchTheme } from "./colours.js";
+import { Announcer, Saver, afterPaint, h, keepKeys, setAttributes, setText } from "./dom.js";
+import { fit } from "./grid.js";
+import { Panel } from "./panel.js";
+import { decode } from "./replay.js";
+import { Timeline, comfortableSpeed, controlBar } from "./timeline.js";
+
+const NARROWEST = 300, GAP = 16, TALLEST = 420; // CSS pixels: a panel, the space between two, a map
+
+/**
+ * Runs already decoded, by the bytes they came in: two views of a model share them.
+ * @type {WeakMap<DataView, import("./replay.js").Tape>}
+ */
+const decoded = new WeakMap();
+
+/** @param {import("./replay.js").WireTrace} wire */
+function tapeOf(wire) {
+  const tape = decoded.get(wire.writes) ?? decode(wire);
+  decoded.set(wire.writes, tape);
+  return tape;
+}
+
+/** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
+
+/** @param {{model: Model, el: HTMLElement}} context */
+function render({ model, el }) {
+  const timeline = new Timeline(), announcer = new Announcer(), saver = new Saver(model, "frame");
+  const bar = controlBar(timeline);
+  const board = h("div", { class: "pl-panels" });
+  const nothing = h("p", { class: "pl-nothing", hidden: true });
+  const tip = h("div", { class: "pl-tip", hidden: true, "aria-hidden": "true" });
+  const word = h("span", { class: "pl-word" });
+  el.classList.add("pl-widget", "pl-block-map");
+  const meaning = legend(word);
+  el.replaceChildren(bar.element, nothing, board, meaning, announcer.element, tip);
+  keepKeys(el);
+
+  /** @type {Panel[]} */
+  let panels = [];
+  /** @type {{panel: Panel, block: number} | null} */
+  let pointed = null;
+  /** Width for which the panels are laid out; 0 while they are in no document. */
+  let width = 0;
+
+  const pace = () => {
+    timeline.pace(model.get("speed") || comfortableSpeed(timeline.frames));
+    bar.refresh();
+  };
+  const show = () => {
+    /** @type {import("./replay.js").Tape[]} */
+    const tapes = model.get("panels").map(tapeOf);
+    timeline.resize(Math.max(0, ...tapes.map((tape) => tape.frames)));
+    if (!timeline.chosen) pace();
+    while (panels.length < tapes.length) {
+      const panel = new Panel(timeline, (text) => announcer.say(text));
+      panel.canvas.addEventListener("pointermove", (event) => point(panel, event));
+      panel.canvas.addEventListener("pointerleave", () => point(null));
+      panels.push(panel);
+    }
+    panels = panels.slice(0, tapes.length);
+    // Taken out and put back, the map would lose the keyboard.
+    if (board.children.length !== panels.length) board.replaceChildren(...panels.map((panel) => panel.element));
+    panels.forEach((panel, i) => panel.load(tapes[i]));
+    nothing.hidden = timeline.frames > 0;
+    board.hidden = bar.element.hidden = meaning.hidden = !nothing.hidden;
+    setText(nothing, tapes.length ? "Nothing happened in this run: it has no steps to show." : "No run to show yet.");
+    setText(word, model.get("word"));
+    layout();
+    refresh();
+  };
+
+  const layout = () => {
+    if (!width || !panels.length) return;
+    const across = Math.max(1, Math.min(panels.length, Math.floor((width + GAP) / (NARROWEST + GAP))));
+    board.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
+    const frame = panels[0].element, style = getComputedStyle(frame);
+    const inside = frame.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    if (inside <= 0) return;
+    const theme = readTheme(el), ratio = globalThis.devicePixelRatio || 1;
+    for (const panel of panels) {
+      const blocks = panel.tape?.numBlocks ?? 1;
+      const gutter = 7 * String(blocks - 1).length + 8;
+      panel.layout(fit({ blocks, width: inside, height: TALLEST, ratio, columns: model.get("columns"), gutter }), theme);
+    }
+  };
+
+  const refresh = () => {
+    bar.refresh();
+    setAttributes(el, { "data-frame": timeline.frame, "data-frames": timeline.frames, "data-playing": String(timeline.playing) });
+    if (pointed) fillTip(tip, pointed.panel.describe(pointed.block));
+  };
+
+  timeline.listen((cause) => {
+    const { frame, playing } = timeline, since = timeline.since || performance.now();
+    let blocks = 0;
+    for (const panel of panels) blocks += panel.follow();
+    refresh();
+    afterPaint(() => el.dispatchEvent(new CustomEvent("pl:painted", {
+      bubbles: true, detail: { frame, blocks, cause, playing, ms: performance.now() - since },
+    })));
+    if (cause === "input" || cause === "pause") {
+      saver.save(frame);
+      announcer.say(() => `Step ${timeline.frame} of ${timeline.last}. ${panels.map((panel) => panel.sentence()).join(" ")}`);
+    }
+  });
+
+  /** @param {Panel | null} panel @param {PointerEvent} [event] */
+  const point = (panel, event) => {
+    const block = panel && event ? panel.painter.blockAt(event.clientX, event.clientY) : -1;
+    pointed = panel && block >= 0 ? { panel, block } : null;
+    tip.hidden = !pointed;
+    if (!pointed || !event || !panel) return;
+    fillTip(tip, panel.describe(block));
+    const box = el.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    const left = x + 14 + tip.offsetWidth > box.width ? x - 10 - tip.offsetWidth : x + 14;
+    const top = y + 16 + tip.offsetHeight > box.height ? y - 10 - tip.offsetHeight : y + 16;
+    Object.assign(tip.style, { left: `${Math.max(0, left)}px`, top: `${Math.max(0, top)}px` });
+  };
+
+  const moved = () => {
+    // A view at rest shows what the model says. One that plays is left alone when another view stops somewhere.
+    if (Saver.saving && timeline.playing) return;
+    if (!Saver.saving) saver.cancel();
+    timeline.seek(model.get("frame"), "model");
+  };
+  /** @type {[string, () => void][]} */
+  const handlers = [["change:panels", show], ["change:word", show], ["change:speed", pace], ["change:columns", layout], ["change:frame", moved]];
+  for (const [name, then] of handlers) model.on(name, then);
+
+  // `el` is in no document yet: how wide it is and which colours hold there, its first resize tells.
+  const resizing = new ResizeObserver(() => {
+    if (!el.isConnected || !el.clientWidth || el.clientWidth === width) return;
+    width = el.clientWidth;
+    layout();
+  });
+  resizing.observe(el);
+  const unwatch = watchTheme(() => requestAnimationFrame(layout));
+
+  timeline.frame = model.get("frame");
+  show();
+  return () => {
+    timeline.pause();
+    saver.cancel();
+    announcer.stop();
+    resizing.disconnect();
+    unwatch();
+    for (const [name, then] of handlers) model.off(name, then);
+  };
+}
+
+/** @param {HTMLElement} tip @param {{title: string, holder: string, detail: string} | null} about */
+function fillTip(tip, about) {
+  if (about) tip.replaceChildren(h("strong", {}, about.title), h("bdi", {}, about.holder), h("span", {}, about.detail));
+}
+
+/** What the drawing means. @param {HTMLElement} word */
+function legend(word) {
+  const entries = [["stored", "stores tokens"], ["empty", "held, empty"], ["free", "free"], ["shared", "shared by several"]];
+  return h("div", { class: "pl-legend" },
+    ...entries.map(([key, text]) => h("span", {}, h("i", { class: `pl-swatch pl-swatch-${key}`, "aria-hidden": "true" }), text)),
+    h("span", {}, "a colour: a sequence"),
+    h("span", {}, "keys on a map: arrows, space to play, comma and full stop to step"),
+    word);
+}
+
+export default { render };

@@ -1,0 +1,62 @@
+// Names for the controls of ipywidgets, in every view of them that is or will be in the page.
+
+import { setAttributes } from "./dom.js";
+
+/** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}}} context */
+function initialize({ model }) {
+  const watched = new WeakSet();
+  // A slider writes its own value text whenever it moves; ours is put back in its place.
+  const inside = new MutationObserver(() => nameAll());
+  const page = new MutationObserver(() => nameAll());
+
+  const nameAll = () => {
+    for (const [mark, name] of Object.entries(model.get("names"))) {
+      for (const root of document.getElementsByClassName(mark)) {
+        nameControls(root, String(name));
+        if (watched.has(root)) continue;
+        watched.add(root);
+        inside.observe(root, { subtree: true, attributes: true, attributeFilter: ["aria-valuetext", "aria-label", "contenteditable"] });
+      }
+    }
+  };
+  model.on("change:names", nameAll);
+  page.observe(document.body, { childList: true, subtree: true });
+  nameAll();
+  return () => {
+    page.disconnect();
+    inside.disconnect();
+    model.off("change:names", nameAll);
+  };
+}
+
+/**
+ * @param {Element} root  of one view of an ipywidgets control
+ * @param {string} name
+ */
+function nameControls(root, name) {
+  put(root, { "data-lm-suppress-shortcuts": "true" });
+  const handles = root.querySelectorAll('[role="slider"]'), readout = root.querySelector(".widget-readout");
+  handles.forEach((handle, i) => {
+    put(handle, { "aria-label": handles.length > 1 ? `${name}, ${i ? "to" : "from"}` : name });
+    if (readout?.textContent) put(handle, { "aria-valuetext": readout.textContent });
+  });
+  if (readout?.hasAttribute("contenteditable")) put(readout, { role: "textbox", "aria-label": `${name}, value` });
+  if (handles.length) return;
+  const fields = root.querySelectorAll("input, select, textarea"), buttons = root.querySelectorAll("button");
+  if (fields.length === 1) put(fields[0], { "aria-label": name });
+  else if (fields.length + buttons.length) put(root, { role: root.querySelector('[type="radio"]') ? "radiogroup" : "group", "aria-label": name });
+  else if (root.matches("button")) put(root, { "aria-label": name });
+}
+
+/**
+ * Only what differs: setting an attribute calls the observers again.
+ * @param {Element} element
+ * @param {Record<string, string>} attributes
+ */
+function put(element, attributes) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (element.getAttribute(key) !== value) setAttributes(element, { [key]: value });
+  }
+}
+
+export default { initialize, render() {} };
