@@ -14,8 +14,16 @@ from pagedlab._env import prepare
 __version__ = "0.1.0"
 
 _HOMES = {
-    "pagedlab.manager": ("Admission", "Allocation", "BlockManager", "Growth"),
-    "pagedlab.errors": ("DuplicateSequence", "OutOfBlocks", "UnknownSequence"),
+    "pagedlab.manager": ("Admission", "Allocation", "BlockManager", "Growth", "released_blocks"),
+    "pagedlab.errors": (
+        "CacheInUse",
+        "DuplicateSequence",
+        "OutOfBlocks",
+        "SwappedSequence",
+        "UnknownSequence",
+    ),
+    "pagedlab.eviction": ("ByPriority", "LeastRecentlyFreed"),
+    "pagedlab.prefix": ("End", "Match"),
     "pagedlab.events": ("EventLog", "PoolState"),
     "pagedlab.usage": ("Usage", "Waste"),
     "pagedlab.table": ("csr_table", "padded_table"),
@@ -31,15 +39,21 @@ __all__ = [
     "Admission",
     "Allocation",
     "BlockManager",
+    "ByPriority",
+    "CacheInUse",
     "Capacity",
     "DuplicateSequence",
+    "End",
     "EventLog",
     "Growth",
     "LayerGroup",
+    "LeastRecentlyFreed",
+    "Match",
     "ModelShape",
     "OutOfBlocks",
     "PagedKVCache",
     "PoolState",
+    "SwappedSequence",
     "UnknownSequence",
     "Usage",
     "Waste",
@@ -52,6 +66,7 @@ __all__ = [
     "exercises",
     "padded_table",
     "published",
+    "released_blocks",
     "recorders",
     "serving",
     "timing",
@@ -62,10 +77,18 @@ __all__ = [
 if TYPE_CHECKING:
     from pagedlab import claims, exercises, published, recorders, serving, timing, waste, workloads
     from pagedlab.cache import PagedKVCache
-    from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
+    from pagedlab.errors import (
+        CacheInUse,
+        DuplicateSequence,
+        OutOfBlocks,
+        SwappedSequence,
+        UnknownSequence,
+    )
     from pagedlab.events import EventLog, PoolState
-    from pagedlab.manager import Admission, Allocation, BlockManager, Growth
+    from pagedlab.eviction import ByPriority, LeastRecentlyFreed
+    from pagedlab.manager import Admission, Allocation, BlockManager, Growth, released_blocks
     from pagedlab.models import LayerGroup, ModelShape
+    from pagedlab.prefix import End, Match
     from pagedlab.sizing import Capacity, agree_on_blocks, capacity
     from pagedlab.table import csr_table, padded_table
     from pagedlab.usage import Usage, Waste

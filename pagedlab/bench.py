@@ -161,9 +161,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--block-sizes", type=_sizes, default=sizes, help=text, metavar="N,N,...")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"interleaved rounds (default: {FULL})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds instead of {FULL}")
+    text = "time the block manager instead, by pool size (--quick: the small pools only)"
+    parser.add_argument("--manager", action="store_true", help=text)
 
 
 def command(args: argparse.Namespace) -> int:
+    if args.manager:
+        from pagedlab import bench_manager
+
+        sizes = bench_manager.QUICK_SIZES if args.quick else bench_manager.SIZES
+        managers = bench_manager.run(sizes, progress=_show_progress if sys.stderr.isatty() else None)
+        print(json.dumps(managers.to_dict(), indent=2) if args.json else managers)
+        return 0
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL
     chosen = {name: getattr(args, name) for name in Settings.__dataclass_fields__ if name != "rounds"}
     try:

@@ -156,7 +156,7 @@ class PagedMemory:
         self.manager.free(request.id)
 
     def preempt(self, request: Request) -> None:
-        self.manager.free(request.id)
+        self.manager.preempt(request.id)
 
     def held(self) -> int:
         return (self.manager.num_blocks - self.manager.num_free_blocks) * self.manager.block_size

@@ -9,6 +9,7 @@ The three kinds of waste are those of the PagedAttention paper (Kwon et al., SOS
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -38,3 +39,26 @@ class Usage(NamedTuple):
     blocks_in_use: int
     blocks_shared: int
     """Blocks held by more than one sequence."""
+
+
+def usage_of(
+    tables: Iterable[tuple[Sequence[int], int]], ref_counts: Sequence[int], num_free: int, block_size: int
+) -> Usage:
+    """The usage of a paged pool, each physical block counted once, from its tables and their tokens."""
+    internal: dict[int, int] = {}  # part-filled block -> empty slots in it
+    reserved: set[int] = set()  # blocks held ahead, nothing in them yet
+    for blocks, num_tokens in tables:
+        full, rest = divmod(num_tokens, block_size)
+        if rest:
+            internal[blocks[full]] = block_size - rest
+        reserved.update(blocks[full + bool(rest) :])
+    in_use = len(ref_counts) - num_free
+    waste = Waste(reserved=len(reserved) * block_size, internal=sum(internal.values()), external=0)
+    return Usage(
+        slots=len(ref_counts) * block_size,
+        held=in_use * block_size,
+        stored=in_use * block_size - waste.total,
+        waste=waste,
+        blocks_in_use=in_use,
+        blocks_shared=sum(1 for count in ref_counts if count > 1),
+    )

@@ -1,4 +1,4 @@
-"""A recorded run of a real vLLM engine: our tables equal its tables, block for block, at every step."""
+"""Recorded runs of a real vLLM engine: our tables equal its tables, block for block, at every step."""
 
 from __future__ import annotations
 
@@ -9,20 +9,33 @@ import pytest
 
 from pagedlab import Admission, BlockManager
 
-RUN = json.loads((Path(__file__).parents[1] / "cases" / "engine_runs" / "uncached.json").read_text())
+RUNS = {
+    name: json.loads((Path(__file__).parents[1] / "cases" / "engine_runs" / f"{name}.json").read_text())
+    for name in ("uncached", "cached")
+}
 
 
-def test_tables_equal_the_engines_block_for_block():
-    manager = BlockManager(RUN["blocks"], RUN["block_size"])
-    steps = 0
-    for operation, *rest in RUN["operations"]:
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("name", RUNS)
+def test_tables_and_hits_equal_the_engines_block_for_block(name, record):
+    run = RUNS[name]
+    ids = run["tokens"]
+    manager = BlockManager(
+        run["blocks"], run["block_size"], prefix_caching=run["prefix_caching"], record=record
+    )
+    steps = hits = 0
+    for operation, *rest in run["operations"]:
         match operation:
             case "allocate":
-                request, known, _ = rest
-                manager.allocate(request, known)
+                request, known, hit = rest
+                found = manager.match(ids[request][:known]) if run["prefix_caching"] else None
+                allocation = manager.allocate(request, ids[request][:known])
+                assert allocation.num_cached_tokens == hit
+                assert found is None or found.num_cached_tokens == hit
+                hits += hit
             case "append":
                 request, known = rest
-                manager.append(request, known - manager.num_tokens(request))
+                manager.append(request, ids[request][manager.num_tokens(request) : known])
             case "free":
                 manager.free(rest[0])
             case "refused":
@@ -34,9 +47,10 @@ def test_tables_equal_the_engines_block_for_block():
                 steps += 1
             case _:
                 pytest.fail(f"the recording holds an unknown operation {operation!r}")
-    assert steps > 300
+    assert steps > 300 and (hits > 3000) == run["prefix_caching"]
 
 
 def test_a_prompt_larger_than_the_pool_is_never_admitted():
-    manager = BlockManager(RUN["blocks"], RUN["block_size"])
-    assert manager.can_allocate(RUN["blocks"] * RUN["block_size"] + 1) is Admission.NEVER
+    run = RUNS["uncached"]
+    manager = BlockManager(run["blocks"], run["block_size"])
+    assert manager.can_allocate(run["blocks"] * run["block_size"] + 1) is Admission.NEVER

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from pagedlab import BlockManager
+from pagedlab import BlockManager, EventLog, changes
+from pagedlab.contiguous import ContiguousManager
+from pagedlab.extents import FirstFit
 
 
 def _a_manager_with_steps() -> tuple[BlockManager, list[dict[str, tuple[int, ...]]]]:
@@ -58,3 +62,114 @@ def test_the_fill_of_a_block_is_the_tokens_in_it():
     state = m.events.state_at(len(m.events) - 1, 4)
     assert [state.fill(b) for b in (0, 1, 2, 3)] == [4, 2, 3, 0]
     assert state.holders[0] == ["A", "B"]
+
+
+def _everything() -> BlockManager:
+    """A log with every kind of event, in steps and after the last one."""
+    m = BlockManager(8, 4, prefix_caching=True, window=6, num_host_blocks=4)
+    m.allocate("A", range(6))
+    m.fork("A", "B")
+    m.append("B", [1, 2, 3, 4])
+    m.events.end_step()
+    m.append("B", [5, 6])
+    m.swap_out("A")
+    m.allocate(7, [0, 1, 2, 3, 9, 9, 9, 9, 9])
+    m.free("B")
+    m.allocate("C", range(100, 117))
+    m.events.end_step()
+    m.free("C")
+    m.swap_in("A")
+    m.preempt("A", how="swap")
+    m.preempt(7)
+    m.free("A")
+    m.events.end_step()
+    m.reset_cache()
+    return m
+
+
+def test_a_log_goes_to_json_lines_and_back(tmp_path):
+    log = _everything().events
+    assert {type(event) for event in log} == set(get_args(changes.Event))
+    log.to_jsonl(tmp_path / "log.jsonl")
+    back = EventLog.from_jsonl(tmp_path / "log.jsonl")
+    assert list(back) == list(log) and [type(event) for event in back] == [type(event) for event in log]
+    assert list(back.steps()) == list(log.steps()) and (back.num_blocks, back.block_size) == (8, 4)
+    for step in range(-1, log.num_steps):
+        assert vars(back.state_at(step)) == vars(log.state_at(step))
+
+
+def test_a_log_without_steps_and_a_contiguous_log_come_back_too(tmp_path):
+    m = ContiguousManager(64, lambda final: 32, FirstFit)
+    m.allocate("A", tokens=10, final=20)
+    m.append("A", 3)
+    m.free("A")
+    m.events.to_jsonl(tmp_path / "log.jsonl")
+    back = EventLog.from_jsonl(tmp_path / "log.jsonl")
+    assert list(back) == list(m.events) and back[0].blocks == range(0, 32) and back.num_steps == 3
+    with pytest.raises(ValueError, match="does not know its block_size"):
+        back.state_at(0)
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("", "line 2: "),
+        ("{", "line 2: "),
+        ("[" * 100_000, "line 2: "),
+        ("3", "line 2: not an event: 3"),
+        ('"end_step"', "not an event"),
+        ('{"event": "Explode"}', "events are Allocate, .* and end_step"),
+        ('{"event": ["Free"]}', "not an event"),
+        ('{"event": "Free", "seq_id": "A"}', "Free has the fields seq_id, released"),
+        ('{"event": "Free", "seq_id": "A", "released": [], "more": 1}', "Free has the fields"),
+        ('{"event": "Free", "seq_id": ["A"], "released": []}', r"seq_id cannot be \['A'\]"),
+        ('{"event": "Free", "seq_id": true, "released": []}', "seq_id cannot be True"),
+        ('{"event": "Free", "seq_id": "A", "released": [0.5]}', r"released cannot be \[0.5\]"),
+        ('{"event": "Free", "seq_id": "A", "released": "all"}', "released cannot be 'all'"),
+        ('{"event": "Allocate", "seq_id": 1, "tokens": -1, "blocks": []}', "tokens cannot be -1"),
+        ('{"event": "Allocate", "seq_id": 1, "tokens": 1e3, "blocks": []}', "tokens cannot be 1000.0"),
+        ('{"event": "Allocate", "seq_id": 1, "tokens": 1, "blocks": [99]}', r"blocks cannot be \[99\]"),
+        ('{"event": "Allocate", "seq_id": 1, "tokens": 1, "blocks": {"start": 0}}', "blocks cannot be"),
+        ('{"event": "SwapIn", "seq_ids": ["A"], "copies": [[1]]}', "copies cannot be"),
+    ],
+)
+def test_a_line_that_is_no_event_is_one_error_with_file_and_line(tmp_path, line, words):
+    path = tmp_path / "log.jsonl"
+    head = '{"format": "pagedlab_events/1", "num_blocks": 4, "block_size": 4}\n'
+    path.write_text(head + line + "\n")
+    with pytest.raises(ValueError, match=words) as caught:
+        EventLog.from_jsonl(path)
+    assert f"{path}, line 2: " in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}\n", "\xff\xfe", '{"format": "pagedlab_events/1", "num_blocks": 0}\n']
+)
+def test_a_file_that_is_no_log_says_so(tmp_path, text):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"log\.jsonl"):
+        EventLog.from_jsonl(path)
+
+
+def test_events_that_contradict_each_other_are_an_error_when_replayed():
+    log = EventLog(4, 4)
+    log.append(changes.Append("nobody", 1, ()))
+    with pytest.raises(ValueError, match="does not follow from the events before it"):
+        log.state_at(0)
+
+
+def test_a_sequence_id_that_json_does_not_keep_is_refused_and_nothing_written(tmp_path):
+    m = BlockManager(4, 4)
+    m.allocate(("a", "tuple"), 3)
+    with pytest.raises(TypeError, match="text or integers"):
+        m.events.to_jsonl(tmp_path / "log.jsonl")
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_tokens_that_fit_share_one_event():
+    m = BlockManager(4, 16)
+    m.allocate("A", 1)
+    for _ in range(10):
+        m.append("A")
+    assert len(m.events) == 11 and len({id(event) for event in m.events}) == 2

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from pagedlab import BlockManager, DuplicateSequence, OutOfBlocks, UnknownSequence
-from pagedlab.events import Allocate, Append, CopyOnWrite, Fork, Free
+from pagedlab import (
+    Admission,
+    BlockManager,
+    DuplicateSequence,
+    LeastRecentlyFreed,
+    OutOfBlocks,
+    SwappedSequence,
+    UnknownSequence,
+)
+from pagedlab.events import Allocate, Append, CopyOnWrite, Fork, Free, Preempt
+
+
+def _used() -> LeastRecentlyFreed:
+    policy = LeastRecentlyFreed()
+    policy.add([0], 35)
+    return policy
 
 
 def test_blocks_come_out_in_order_of_id_and_the_last_freed_goes_first_tail_before_head():
@@ -73,6 +88,8 @@ def test_a_count_ids_and_an_array_of_ids_are_the_same_number_of_tokens():
     for seq, tokens in [("A", 5), ("B", [7] * 5), ("C", np.arange(5)), ("D", np.int64(5))]:
         m.allocate(seq, tokens)
         assert m.num_tokens(seq) == 5
+    m.append("A", torch.tensor([777]))  # one id, as a sampler gives it, and no count
+    assert m.num_tokens("A") == 6
 
 
 @pytest.mark.parametrize(
@@ -82,10 +99,16 @@ def test_a_count_ids_and_an_array_of_ids_are_the_same_number_of_tokens():
         (dict(num_blocks=4, block_size=0), ValueError, "block_size must be at least 1"),
         (dict(num_blocks=4.5, block_size=4), TypeError, "num_blocks must be an integer"),
         (dict(num_blocks=4, block_size=True), TypeError, "block_size must be an integer"),
-        (dict(num_blocks=4, block_size=4, prefix_caching=True), NotImplementedError, "prefix_caching"),
-        (dict(num_blocks=4, block_size=4, window=8), NotImplementedError, "window"),
-        (dict(num_blocks=4, block_size=4, watermark=0.1), NotImplementedError, "watermark"),
-        (dict(num_blocks=4, block_size=4, num_host_blocks=2), NotImplementedError, "num_host_blocks"),
+        (dict(num_blocks=4, block_size=4, window=0), ValueError, "window must be at least 1"),
+        (dict(num_blocks=4, block_size=4, watermark=1.0), ValueError, "watermark must be a fraction"),
+        (dict(num_blocks=4, block_size=4, watermark=float("nan")), ValueError, "watermark"),
+        (dict(num_blocks=4, block_size=4, num_host_blocks=-1), ValueError, "num_host_blocks"),
+        (
+            dict(num_blocks=4, block_size=4, eviction=LeastRecentlyFreed),
+            TypeError,
+            "eviction must be an object",
+        ),
+        (dict(num_blocks=4, block_size=4, eviction=_used()), ValueError, "blocks of another manager"),
     ],
 )
 def test_a_manager_that_cannot_be_says_why(arguments, error, words):
@@ -110,11 +133,18 @@ def test_a_manager_that_cannot_be_says_why(arguments, error, words):
         (lambda m: m.append("A", lookahead=-1), ValueError, "lookahead must be at least 0"),
         (lambda m: m.slots("A", 0, 9), IndexError, "it has stored 6"),
         (lambda m: m.ref_count(4), IndexError, "block 4 is not one of the 4 blocks"),
-        (lambda m: m.allocate("B", 1, salt="s"), NotImplementedError, "salt"),
+        (lambda m: m.allocate("B", 1, salt=7), TypeError, "salt must be text or None, got 7"),
+        (lambda m: m.allocate("B", 1, priority=101), ValueError, "priority must be at most 100"),
+        (lambda m: m.match([1]), ValueError, "without prefix_caching=True"),
+        (lambda m: m.swap_out("A"), OutOfBlocks, r"needs 2 block\(s\), but 1 of 1 are free"),
+        (lambda m: m.swap_out(), ValueError, "name the sequences that move"),
+        (lambda m: m.swap_out("A", "A"), ValueError, "each once"),
+        (lambda m: m.swap_in("A"), SwappedSequence, "'A' is not swapped out"),
+        (lambda m: m.preempt("A", how="swop"), ValueError, "'swop'"),
     ],
 )
 def test_a_refused_call_says_why_and_changes_nothing(call, error, words):
-    m = BlockManager(4, 4)
+    m = BlockManager(4, 4, num_host_blocks=1)
     m.allocate("A", 6)
     with pytest.raises(error, match=words):
         call(m)
@@ -133,3 +163,73 @@ def test_usage_tells_held_ahead_from_the_rest_of_a_block():
     usage = m.usage()
     assert (usage.held, usage.stored) == (12, 5)
     assert usage.waste == (4, 3, 0)
+
+
+def test_the_watermark_guards_admission_and_not_growth():
+    m = BlockManager(10, 4, watermark=0.25)  # 2 blocks stay free
+    assert m.can_allocate(32) is Admission.OK and m.can_allocate(33) is Admission.NEVER
+    m.allocate("A", 20)
+    assert m.can_allocate(13) is Admission.LATER
+    with pytest.raises(OutOfBlocks, match="4 block.* but 5 of 10 are free, and 2 must stay free"):
+        m.allocate("B", 13)
+    m.append("A", 20)
+    assert m.num_free_blocks == 0
+
+
+def test_blocks_left_of_the_window_are_released_and_used_again():
+    m = BlockManager(3, 2, window=4)
+    m.allocate("A", 5)
+    assert m.append("A") == ((), ()) and m.table("A") == (-1, 1, 2)  # 5 were computed: token 2 is still seen
+    assert m.append("A").new_blocks == (0,) and m.table("A") == (-1, 1, 2, 0)
+    assert m.append("A", 2).new_blocks == (1,) and m.table("A") == (-1, -1, 2, 0, 1)
+    assert m.slots("A", 2, 6) == [-1, -1, 4, 5] and m.num_tokens("A") == 9
+    m.fork("A", "B")
+    m.free("A")
+    assert m.num_free_blocks == 0 and m.usage().stored == 5
+    m.free("B")
+    assert m.num_free_blocks == 3
+
+
+def test_a_long_sequence_lives_in_a_window_of_few_blocks():
+    m = BlockManager(4, 4, window=8)
+    m.allocate("A", 3)
+    for _ in range(1000):
+        m.append("A")
+    assert m.num_free_blocks >= 1 and sum(block >= 0 for block in m.table("A")) <= 3
+
+
+def test_shared_blocks_travel_once_and_stay_shared():
+    m = BlockManager(10, 8, num_host_blocks=4)
+    m.allocate("A", 20, lookahead=8)
+    m.fork("A", "B")
+    m.append("B")
+    assert m.swap_out("A", "B") == [(0, 0), (1, 1), (2, 2), (4, 3)]  # held ahead: stays behind
+    assert m.num_free_blocks == 10 and m.num_free_host_blocks == 0
+    for call in (m.table, m.append, m.slots, m.swap_out, lambda seq: m.fork(seq, "C"), m.preempt):
+        with pytest.raises(SwappedSequence, match="swapped out to 3 host block"):
+            call("A")
+    assert m.num_tokens("A") == 20 and m.sequences == ("A", "B")
+    assert len(m.swap_in("A", "B")) == 4
+    assert m.table("A")[:2] == m.table("B")[:2] and m.table("A")[2] != m.table("B")[2]
+    assert m.ref_count(m.table("A")[0]) == 2 and m.num_free_host_blocks == 4
+
+
+def test_a_sequence_swapped_out_can_be_freed():
+    m = BlockManager(4, 4, num_host_blocks=4)
+    m.allocate("A", 9)
+    m.swap_out("A")
+    m.free("A")
+    assert m.num_free_host_blocks == 4 and m.sequences == ()
+
+
+def test_a_preemption_is_one_event_that_says_what_it_costs():
+    m = BlockManager(4, 4, num_host_blocks=4)
+    m.allocate("A", 9)
+    m.allocate("B", 3)
+    assert m.preempt("A") == Preempt("A", "recompute", 9, (0, 1, 2), ())
+    assert m.preempt("B", how="swap") == Preempt("B", "swap", 0, (3,), ((3, 0),))
+    assert list(m.events)[2:] == [
+        Preempt("A", "recompute", 9, (0, 1, 2), ()),
+        Preempt("B", "swap", 0, (3,), ((3, 0),)),
+    ]
+    assert m.sequences == ("B",) and m.num_free_blocks == 4

@@ -1,0 +1,261 @@
+"""What a block manager can be asked, and the state that it answers from. No question changes anything."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pagedlab.changes import Append, SeqId
+from pagedlab.errors import SwappedSequence, UnknownSequence
+from pagedlab.events import EventLog
+from pagedlab.eviction import Eviction, LeastRecentlyFreed
+from pagedlab.inputs import Tokens, at_least, count_of, ids_of
+from pagedlab.pool import BlockPool
+from pagedlab.prefix import End, Match, first_parent, keys_of
+from pagedlab.usage import Usage, usage_of
+
+
+class Admission(Enum):
+    """Whether a sequence can be allocated: now, when others have finished, or never in this pool."""
+
+    OK = "ok"
+    LATER = "later"
+    NEVER = "never"
+
+
+class Allocation(NamedTuple):
+    """What `allocate` handed out, and how many tokens were cached: their K and V are there already."""
+
+    new_blocks: tuple[int, ...]
+    num_cached_tokens: int
+
+
+class Growth(NamedTuple):
+    """What `append` handed out, and the block copies `(source, target)` to make before writing."""
+
+    new_blocks: tuple[int, ...]
+    copies: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """What one sequence holds."""
+
+    blocks: list[int]
+    num_tokens: int
+    ids: array[int] | None  # of the tokens in the part-filled block; None without a prefix cache
+    parent: bytes  # the key of the last full block, to which the next one's is chained
+    priority: int
+    one_more: Append | None  # the event of a token whose slot is there; None when nothing is recorded
+    room: int = 0  # up to so many tokens, an append needs no block, key, copy or release
+    gone: int = 0  # leading entries that the window has left behind
+    away: Away | None = None  # where its tokens are while it is swapped out
+
+
+class Away(NamedTuple):
+    """A table on the host, and the keys that its blocks will have again."""
+
+    blocks: list[int]
+    keys: list[bytes | None]
+
+
+class Prompt(NamedTuple):
+    """The tokens of a new sequence, and what is cached of them."""
+
+    num_tokens: int
+    ids: array[int] | None = None
+    parent: bytes = b""
+    keys: list[bytes] = []
+    num_hit: int = 0
+    hits: list[int] = []
+
+
+def released_blocks(computed: int, window: int, block_size: int) -> int:
+    """How many leading blocks no later token looks at, once `computed` tokens are computed.
+
+    The next token looks at itself and `window - 1` tokens before it. Source: vLLM's sliding window manager.
+
+    >>> [released_blocks(computed, window=4, block_size=2) for computed in (4, 5, 6, 7)]
+    [0, 1, 1, 2]
+    """
+    return max(0, computed - window + 1) // block_size
+
+
+class Asking:
+    """The questions of `BlockManager`, whose docstring says what the arguments mean."""
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        prefix_caching: bool = False,
+        window: int | None = None,
+        watermark: float = 0.0,
+        num_host_blocks: int = 0,
+        eviction: Eviction | None = None,
+        record: bool = True,
+    ) -> None:
+        self.num_blocks = at_least(1, num_blocks, "num_blocks")
+        self.block_size = at_least(1, block_size, "block_size")
+        self.window = None if window is None else at_least(1, window, "window")
+        self.prefix_caching = bool(prefix_caching)
+        if not 0 <= watermark < 1:
+            raise ValueError(f"watermark must be a fraction from 0 to below 1, got {watermark!r}")
+        policy = LeastRecentlyFreed() if eviction is None else eviction
+        if isinstance(policy, type) or not all(
+            hasattr(policy, name) for name in ("add", "remove", "__iter__")
+        ):
+            raise TypeError(f"eviction must be an object with the methods of Eviction, got {policy!r}")
+        if any(True for _ in policy):
+            raise ValueError(f"eviction: {policy!r} holds the blocks of another manager already")
+        self._kept_free = int(watermark * self.num_blocks)
+        self._pool = BlockPool(self.num_blocks, policy if prefix_caching else None)
+        self._host = BlockPool(at_least(0, num_host_blocks, "num_host_blocks"))
+        self._held: dict[SeqId, Held] = {}
+        self._events = EventLog(self.num_blocks, self.block_size)
+        self._log = self._events.entries if record else None
+
+    def can_allocate(self, tokens: Tokens, *, salt: str | None = None, lookahead: int = 0) -> Admission:
+        """Whether `allocate` would succeed now, once others have finished, or never."""
+        needed, taken = self._needs(self._look_up(tokens, salt), lookahead)
+        if taken <= self._pool.num_free - self._kept_free:
+            return Admission.OK
+        return Admission.NEVER if needed > self.num_blocks - self._kept_free else Admission.LATER
+
+    def match(self, tokens: Tokens, *, salt: str | None = None) -> Match:
+        """The cached prefix of `tokens`, and why it ends where it ends. Touches nothing.
+
+        >>> from pagedlab import BlockManager
+        >>> m = BlockManager(8, 4, prefix_caching=True)
+        >>> _ = m.allocate("A", [1, 2, 3, 4, 5, 6, 7, 8])
+        >>> print(m.match([1, 2, 3, 4, 5, 5, 5, 5, 5]))
+        4 tokens are cached: nothing in the cache goes on like this
+        """
+        if not self.prefix_caching:
+            raise ValueError("match: this manager was made without prefix_caching=True")
+        prompt, index = self._look_up(tokens, salt), self._pool.index
+
+        def hit_under(parent: bytes) -> int:
+            return self._find(prompt._replace(parent=parent)).num_hit
+
+        end = index.why_it_ends(prompt.keys, prompt.num_hit, self._usable(prompt), hit_under)
+        evicted = index.eviction_of(prompt.keys[prompt.num_hit]) if end is End.EVICTED else None
+        return Match(prompt.num_hit * self.block_size, tuple(prompt.hits), end, evicted)
+
+    def table(self, seq_id: SeqId) -> tuple[int, ...]:
+        """The physical block of each logical block, in token order; -1 for those left of the window."""
+        return tuple(self._resident(seq_id).blocks)
+
+    def num_tokens(self, seq_id: SeqId) -> int:
+        """Tokens stored for the sequence."""
+        return self._get(seq_id).num_tokens
+
+    def slots(self, seq_id: SeqId, start: int = 0, stop: int | None = None) -> list[int]:
+        """The slot `block * block_size + offset` of tokens `start` to `stop`, in token order.
+
+        It is -1 where the window has left the block behind. Raises `IndexError` past the tokens stored.
+        """
+        held = self._resident(seq_id)
+        stop = held.num_tokens if stop is None else stop
+        if not 0 <= start <= stop <= held.num_tokens:
+            raise IndexError(f"tokens {start} to {stop} of {seq_id!r}: it has stored {held.num_tokens}")
+        size, blocks = self.block_size, held.blocks
+        here = min(max(start, held.gone * size), stop)
+        return [-1] * (here - start) + [blocks[i // size] * size + i % size for i in range(here, stop)]
+
+    def ref_count(self, block: int) -> int:
+        """How many sequences hold `block`; 0 means that it is free."""
+        return self._pool.ref_counts[self._known(block)]
+
+    def is_cached(self, block: int) -> bool:
+        """Whether `block` has a key, by which a prompt can find it; it may be held or free."""
+        return self._pool.keys[self._known(block)] is not None if self.prefix_caching else False
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks that can be handed out, those that nobody holds but that are still cached included."""
+        return self._pool.num_free
+
+    @property
+    def num_free_host_blocks(self) -> int:
+        """Host blocks to which sequences can be swapped out."""
+        return self._host.num_free
+
+    @property
+    def sequences(self) -> tuple[SeqId, ...]:
+        """The sequences here, in order of arrival, those swapped out included."""
+        return tuple(self._held)
+
+    @property
+    def events(self) -> EventLog:
+        """Everything that happened, in order; empty when the manager does not record."""
+        return self._events
+
+    def usage(self) -> Usage:
+        """Slots held, tokens stored and the difference, each physical block counted once."""
+        here = ((held.blocks, held.num_tokens) for held in self._held.values() if held.away is None)
+        return usage_of(here, self._pool.ref_counts, self._pool.num_free, self.block_size)
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _get(self, seq_id: SeqId) -> Held:
+        held = self._held.get(seq_id)
+        if held is None:
+            raise UnknownSequence(seq_id, len(self._held))
+        return held
+
+    def _resident(self, seq_id: SeqId) -> Held:
+        held = self._get(seq_id)
+        if held.away is not None:
+            raise SwappedSequence(seq_id, len(held.away.blocks))
+        return held
+
+    def _known(self, block: int) -> int:
+        if not 0 <= block < self.num_blocks:
+            raise IndexError(f"block {block} is not one of the {self.num_blocks} blocks of this pool")
+        return block
+
+    def _blocks_for(self, tokens: int, lookahead: int = 0) -> int:
+        if lookahead:
+            tokens += at_least(0, lookahead, "lookahead")
+        return -(-tokens // self.block_size)
+
+    def _released(self, blocks: int) -> int:
+        """How many of so many computed blocks no later token looks at."""
+        if self.window is None:
+            return 0
+        return released_blocks(blocks * self.block_size, self.window, self.block_size)
+
+    def _look_up(self, tokens: Tokens, salt: str | None) -> Prompt:
+        """What is cached of a prompt."""
+        if not (salt is None or isinstance(salt, str)):
+            raise TypeError(f"salt must be text or None, got {salt!r}")
+        if not self.prefix_caching:
+            return Prompt(count_of(tokens))
+        ids = ids_of(tokens)
+        return self._find(Prompt(len(ids), ids, first_parent(salt)))
+
+    def _find(self, prompt: Prompt) -> Prompt:
+        """The same prompt with its keys, and the blocks that are found by them."""
+        assert prompt.ids is not None
+        keys = keys_of(prompt.parent, prompt.ids, self.block_size)
+        hit, hits = self._pool.index.longest_hit(keys[: self._usable(prompt)], self._released)
+        return prompt._replace(keys=keys, num_hit=hit, hits=hits)
+
+    def _usable(self, prompt: Prompt) -> int:
+        """Blocks that a hit may have: one token at least is left to run."""
+        return max(0, prompt.num_tokens - 1) // self.block_size
+
+    def _needs(self, prompt: Prompt, lookahead: int) -> tuple[int, int]:
+        """Blocks that a new sequence will have in its table, and how many of the free ones that takes."""
+        counts, needed = self._pool.ref_counts, self._blocks_for(prompt.num_tokens, lookahead)
+        revived = sum(1 for block in prompt.hits if not counts[block])
+        return needed, needed - prompt.num_hit + revived
+
+    def _room(self, num_blocks: int, gone: int) -> int:
+        """Tokens up to which an append needs no block and leaves none behind."""
+        room = num_blocks * self.block_size
+        return room if self.window is None else min(room, (gone + 1) * self.block_size + self.window - 1)

@@ -1,0 +1,63 @@
+"""What callers pass to a block manager: counts and token ids, checked before anything happens."""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+Tokens = int | Sequence[int]
+
+
+def count_of(tokens: Tokens) -> int:
+    """The number of tokens, given as a count or as their ids. Raises `TypeError` or `ValueError`."""
+    if type(tokens) is int:
+        count = tokens
+    elif type(tokens) is tuple or type(tokens) is list:
+        return len(tokens)
+    else:
+        _refuse_what_has_no_order(tokens)
+        try:
+            count = len(tokens)  # type: ignore[arg-type]
+        except TypeError:  # no sequence: a number of numpy's or torch's
+            try:
+                count = operator.index(tokens)  # type: ignore[arg-type]
+            except TypeError:
+                raise TypeError(
+                    f"tokens must be a count or a sequence of token ids, not {tokens!r}"
+                ) from None
+    if count < 0:
+        raise ValueError(f"tokens must not be negative, got {count}")
+    return count
+
+
+def ids_of(tokens: Tokens) -> array[int]:
+    """The token ids, 4 bytes each. Raises `TypeError` for a count, `ValueError` for an id out of range."""
+    ids: Any = tokens
+    if type(tokens) is not list and type(tokens) is not tuple:
+        _refuse_what_has_no_order(tokens)
+        ids = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    try:
+        return array("I", ids)
+    except OverflowError:
+        raise ValueError("token ids must be from 0 to 2**32 - 1") from None
+    except TypeError as error:
+        if hasattr(ids, "__index__"):
+            raise TypeError(f"prefix caching needs token ids, not the count {tokens!r}") from None
+        raise TypeError(f"tokens must be a sequence of integer token ids: {error}") from None
+
+
+def at_least(least: int, value: Any, name: str) -> int:
+    """`value` as an int. Raises `TypeError`, or `ValueError` below `least`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+def _refuse_what_has_no_order(tokens: Any) -> None:
+    if isinstance(tokens, bool | str | bytes | bytearray | memoryview | dict | set | frozenset):
+        raise TypeError(f"tokens must be a count or a sequence of token ids, not {tokens!r}")
