@@ -112,6 +112,7 @@ def compare(
     cases: Mapping[str, Callable[[], object]] | Iterable[Case],
     *,
     baseline: str | None = None,
+    again: Callable[[], object] | None = None,
     what: str = "",
     repeats: int = 15,
     warmup: int = 2,
@@ -125,9 +126,11 @@ def compare(
 
     `cases` maps a name to a call without arguments, or lists `Case`s. The first is the baseline unless
     `baseline` names another. A call faster than `min_time` seconds is repeated within a round to fill it.
-    `clock` is the host's unless a `CudaClock` is given. `should_stop` is asked before every sample, and
-    Ctrl-C is heard: both keep the rounds that were finished (Ctrl-C before the first goes on as
-    KeyboardInterrupt). `progress(done, repeats)` is called after each round.
+    `again` does what the baseline does on other memory, where the place of data may matter: without it, the
+    baseline itself runs a second time for the noise floor. `clock` is the host's unless a `CudaClock` is
+    given. `should_stop` is asked before every sample, and Ctrl-C is heard: both keep the rounds that were
+    finished (Ctrl-C before the first goes on as KeyboardInterrupt). `progress(done, repeats)` is called
+    after each round.
 
     Raises ValueError or TypeError for cases or counts that make no sense, CaseFailed when a case raises.
 
@@ -143,7 +146,9 @@ def compare(
         raise ValueError(f"min_time={min_time!r}: must be a number of seconds, at least 0")
     ticking = clock or HostClock()
     base = baseline or listed[0].name
-    samples = _Samples(ticking, [*listed, next(case for case in listed if case.name == base)], should_stop)
+    at = next(index for index, case in enumerate(listed) if case.name == base)
+    second = Case(base, again or listed[at].call)
+    samples = _Samples(ticking, [*listed, second], at, should_stop)
     stopped = ""
     try:
         with _no_collection():
@@ -159,7 +164,7 @@ def compare(
         if not samples.rounds:
             raise
         stopped = "interrupted"
-    *timed, again = zip(*samples.rounds, strict=True) if samples.rounds else [()] * (len(listed) + 1)
+    *timed, second_runs = zip(*samples.rounds, strict=True) if samples.rounds else [()] * (len(listed) + 1)
     return Comparison(
         what=what,
         baseline=base,
@@ -167,7 +172,7 @@ def compare(
             Timing(case.name, case.layout, case.bytes_moved, calls, tuple(seconds))
             for case, calls, seconds in zip(listed, samples.calls, timed, strict=False)
         ),
-        again=tuple(again),
+        again=tuple(second_runs),
         device=ticking.device,
         clock=ticking.name,
         threads=_threads(),
@@ -196,8 +201,10 @@ class _Stop(Exception):
 class _Samples:
     """The rounds of a running comparison; a round counts only when it is whole."""
 
-    def __init__(self, clock: Clock, cases: list[Case], should_stop: Callable[[], bool] | None) -> None:
-        self.clock, self.cases, self.should_stop = clock, cases, should_stop
+    def __init__(
+        self, clock: Clock, cases: list[Case], baseline: int, should_stop: Callable[[], bool] | None
+    ) -> None:
+        self.clock, self.cases, self.baseline, self.should_stop = clock, cases, baseline, should_stop
         self.calls = [1] * len(cases)
         self.rounds: list[list[float]] = []
 
@@ -205,7 +212,7 @@ class _Samples:
         for _ in range(rounds):
             once = [self._sample(index) for index in range(len(self.cases))]
         self.calls = [_calls_to_fill(min_time, seconds) for seconds in once]
-        self.calls[-1] = self.calls[next(i for i, case in enumerate(self.cases) if case is self.cases[-1])]
+        self.calls[-1] = self.calls[self.baseline]
 
     def run_round(self, order: random.Random) -> None:
         indices = list(range(len(self.cases)))

@@ -65,12 +65,12 @@ def reserve_longest(workload: Workload, slots: int | None = None) -> Footprint:
     longest = int(workload.stored.max())
     if slots is not None and slots < longest:
         raise ValueError(f"{slots} slots a request are too few: the longest stores {longest}")
-    return _contiguous(workload, "reserve to the longest", np.full(len(workload), slots or longest))
+    return _contiguous(workload, "longest", np.full(len(workload), slots or longest))
 
 
 def power_of_two(workload: Workload) -> Footprint:
     """Each request holds the next power of two above what it will store."""
-    return _contiguous(workload, "next power of two", next_power_of_two(workload.stored))
+    return _contiguous(workload, "power of two", next_power_of_two(workload.stored))
 
 
 def prompt_and_power_of_two(workload: Workload) -> Footprint:

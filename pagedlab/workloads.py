@@ -1,10 +1,10 @@
 """Requests to serve: how long their prompts and outputs are, and when they arrive.
 
-Three origins, never mixed up on a screen (`Workload.origin`):
+Two origins, never mixed up on a screen (`Workload.origin`):
 
     recorded   read from a file of real requests (`load`)
-    assumed    made here from the published quantiles of a real trace, or from a formula (`named`)
-    altered    either of them with its spread of lengths changed (`Workload.with_spread`)
+    assumed    made here from the published quantiles of a real trace, or from a formula (`named`), or
+               changed by the reader (`Workload.with_spread`)
 
 What a file may look like is told in `pagedlab.traces`.
 """
@@ -128,7 +128,8 @@ class Workload:
         return replace(
             self,
             name=f"{self.name}, spread x {factor:g}",
-            origin="altered",
+            origin="assumed",
+            source=f"{self.source}, spread of lengths x {factor:g}",
             prompt=scaled(self.prompt),
             output=scaled(self.output),
             prefix_hashes=None,

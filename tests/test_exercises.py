@@ -212,7 +212,8 @@ def test_where_nothing_can_fork_it_runs_here(monkeypatch):
 
 def test_the_report_reads_as_text():
     report = exercises.check("waste", lambda n, b, r: (0, 0), seed=0)
-    assert "tried     ([5], 4, 8)" in str(report) and "expected  (3, 3)" in str(report)
+    assert "tried     lengths=[5], block_size=4, reserve_to=8" in str(report)
+    assert "expected  [3, 3]" in str(report)
 
 
 def test_an_unknown_exercise_and_a_solution_that_cannot_be_called_are_refused():

@@ -53,6 +53,11 @@ def test_the_library_finds_its_lessons_in_a_clone(run_python) -> None:
     assert ran.stdout.strip() == str(ROOT / "lessons"), ran.stderr
 
 
+def test_the_readme_shows_pictures_that_exist() -> None:
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert pictures and all((ROOT / picture).is_file() for picture in pictures)
+
+
 def test_every_folder_of_modules_is_delivered() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {path.parent for path in ROOT.glob("pagedlab/**/__init__.py")}

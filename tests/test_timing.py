@@ -46,6 +46,15 @@ def fake() -> FakeTime:
     return FakeTime()
 
 
+def test_the_noise_floor_may_come_from_the_same_work_on_other_memory(fake: FakeTime) -> None:
+    cases = {"a": fake.takes("a", 1.0), "b": fake.takes("b", 1.2)}
+    again = fake.takes("a elsewhere", 1.3)
+    result = compare(cases, again=again, repeats=FEWEST_ROUNDS, clock=fake.clock())
+    assert result.noise_floor == pytest.approx(0.3)
+    assert result.difference("b") == NO_DIFFERENCE
+    assert compare(cases, repeats=FEWEST_ROUNDS, clock=fake.clock()).difference("b") == SLOWER
+
+
 def test_medians_quartiles_and_rates(fake: FakeTime) -> None:
     cases = [
         Case("a", fake.takes("a", 1.0), "dense", bytes_moved=8),

@@ -161,7 +161,7 @@ def test_spread_zero_makes_all_alike_and_one_changes_nothing():
     workload = workloads.named("lognormal", requests=2_000)
     assert workload.with_spread(1) is workload
     alike = workload.with_spread(0)
-    assert np.unique(alike.prompt).size == 1 and alike.origin == "altered"
+    assert np.unique(alike.prompt).size == 1 and alike.origin == "assumed"
     assert np.median(alike.prompt) == pytest.approx(np.median(workload.prompt), rel=0.01)
     assert workload.with_spread(2).prompt.std() > workload.prompt.std()
     with pytest.raises(ValueError, match="0 to 4, got -1"):

@@ -38,7 +38,7 @@ def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
         )
         if less == more
     ]
-    conditions = [_what_halving_leaves(shares)]
+    conditions = [_what_halving_leaves(shares, [workload.name for workload in spread])]
     if any(small >= large for row in shares for small, large in zip(row, row[1:], strict=False)):
         outcome = Outcome.FAILS_HERE
         conditions.append("on some workload a smaller block wastes no less")
@@ -51,17 +51,17 @@ def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
     else:
         outcome = Outcome.HOLDS
     figures = (published.figure("b15"),)
-    return Verdict(ID, outcome, tuple(conditions), _measurements(shares), figures, "none: arithmetic")
+    return Verdict(ID, outcome, tuple(conditions), _measurements(shares), figures, "none, this is arithmetic")
 
 
-def _what_halving_leaves(shares: Sequence[Sequence[float]]) -> str:
+def _what_halving_leaves(shares: Sequence[Sequence[float]], names: Sequence[str]) -> str:
     left = [
         small / large for row in shares for small, large in zip(row[1:], row[2:], strict=False) if large > 0
     ]
     if not left:
         return "no workload here wastes anything at any block size"
     least, most = min(left), max(left)
-    return f"on {len(shares)} workload(s), halving the block leaves {least:.0%} to {most:.0%} of its waste"
+    return f"halving the block leaves {least:.0%} to {most:.0%} of its waste, on {', '.join(names)}"
 
 
 def _measurements(shares: Sequence[Sequence[float]]) -> tuple[Measurement, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagedlab.exercises.runner import PRINTED, Outcome, run
+from pagedlab.exercises.runner import PRINTED, Outcome, plain, run
 
 Arguments = tuple[Any, ...]
 
@@ -95,8 +96,8 @@ def check_exercise(exercise: Exercise, solution: Callable[..., Any], seed: int |
     findings = tuple(
         Finding(
             trial.about,
-            _call(trial.arguments),
-            _clip(answer),
+            _call(exercise, trial.arguments),
+            _clip(plain(answer)),
             outcome.text,
             hint if outcome.returned else "",
             outcome.printed,
@@ -128,8 +129,10 @@ def _recognise(
     return ""
 
 
-def _call(arguments: Arguments) -> str:
-    return "(" + ", ".join(map(_clip, arguments)) + ")"
+def _call(exercise: Exercise, arguments: Arguments) -> str:
+    """The arguments with the names that they have in the exercise."""
+    names = inspect.signature(exercise.reference).parameters
+    return ", ".join(f"{name}={_clip(value)}" for name, value in zip(names, arguments, strict=True))
 
 
 def _clip(value: object) -> str:

@@ -141,7 +141,7 @@ def _answer(solution: Callable[..., Any], arguments: tuple[Any, ...], send: Call
     head = _Head(lambda text: send(json.dumps({"printed": text})))
     try:
         with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
-            value = _plain(solution(*arguments))
+            value = plain(solution(*arguments))
         line = json.dumps({"value": value})
     except BaseException as error:  # also SystemExit: nothing that a solution does ends the check
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -178,12 +178,12 @@ def _outcome(message: dict[str, Any], printed: str) -> Outcome:
     return Outcome(True, message["value"], text if len(text) <= 200 else text[:197] + "...", printed)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The value as numbers, text and lists, whatever library it came from."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return _plain(value.tolist())
+        return plain(value.tolist())
     raise TypeError(f"the answer is a {type(value).__name__}; numbers or lists of numbers are expected")

@@ -65,6 +65,17 @@ def test_a_lesson_runs_from_top_to_bottom(open_lesson, lesson):
     assert not notebook.watch.complaints()
 
 
+def test_the_answer_appears_once_a_guess_is_committed(explorer, open_lesson):
+    page = explorer.page
+    answers = page.locator(".pl-bar-table", has_text="room for the longest")
+    expect(answers).to_contain_text("Commit to a guess above")
+    question = page.locator(".pl-predict", has_text="room for the longest")
+    question.get_by_role("spinbutton").fill("40")
+    question.get_by_role("button", name="Commit").click()
+    expect(answers.get_by_role("rowheader", name="your guess")).to_be_visible()
+    expect(answers.get_by_role("rowheader", name="here (computed)")).to_be_visible()
+
+
 def test_the_keyboard_moves_the_block_size_and_the_waste_follows(explorer, open_lesson):
     notebook = _notebook(open_lesson)
     slider = explorer.get_by_role("slider", name="Block size in tokens")

@@ -69,7 +69,7 @@ def test_paging_runs_more_requests_than_reserving(explorer):
 
 def test_alike_requests_leave_no_internal_waste_when_reserved(explorer):
     explorer.spread.value = 0
-    assert explorer.requests.origin == "altered"
+    assert explorer.requests.origin == "assumed"
     assert _shares(explorer.waste, 2)["internal"] == pytest.approx(0)
 
 

@@ -100,9 +100,9 @@ class WorkloadChooser(ipywidgets.HBox):
             text = bytes(upload["content"]).decode("utf-8", "replace")
             workload = workloads.parse(text, upload["name"])
         except workloads.WorkloadError as error:
-            self._say(f"Not read, nothing was changed: {error}")
+            self.say(f"Not read, nothing was changed: {error}")
             return
-        self._say(f"{len(workload):,} requests read from {workload.name}")
+        self.say(f"{len(workload):,} requests read from {workload.name}")
         self._given[workload.name] = workload
         self.names.unobserve(self._choose, "value")  # new options choose the first of them, for a moment
         self.names.options = self._options()
@@ -110,7 +110,7 @@ class WorkloadChooser(ipywidgets.HBox):
         self.names.observe(self._choose, "value")
         self.chosen = workload
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Show text that may come from a file: as text, neither markup nor mathematics."""
         self.message.value = html.escape(text).replace("$", "&#36;")
 

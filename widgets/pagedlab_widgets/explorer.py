@@ -2,8 +2,8 @@
 
     controls     need the kernel: workload, file, block size, pool, spread of lengths
     waste        computed: a formula over every request at once
-    cost         measured: attention over exactly the tables now shown, and its twin
     map          simulated: a window of the run, under three policies, on one timeline
+    cost         measured: attention over exactly the tables now shown, and its twin
     pool_use     simulated: where the pool's slots went in that window, and how many requests ran at once
 
 A change of a parameter redraws at once; the measurement follows in the background, and starts anew
@@ -81,13 +81,16 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.cost = BarTable(
             "One decode step over the tables shown", {"time": "median"}, unit="ms", word="measured"
         )
+        self.measure_again = ipywidgets.Button(description="Measure again")
         self._measuring = Measuring(self.tables_shown, self.cost)
         self._measures = measure
         self._redraw_all()
         self.map.frame = self.map.frames // 2
         self._observe()
         sliders = ipywidgets.HBox([self.block_size, self.pool, self.spread], layout={"flex_flow": "row wrap"})
-        super().__init__([self.chooser, sliders, self.waste, self.cost, self.map, self.pool_use])
+        super().__init__(
+            [self.chooser, sliders, self.waste, self.map, self.cost, self.measure_again, self.pool_use]
+        )
         self._measure_soon()
 
     # ---- asking ------------------------------------------------------------------------------
@@ -134,12 +137,14 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.pool.observe(lambda _: self._redraw_all(), "value")
         self.spread.observe(lambda _: self._redraw_all(), "value")
         self.map.observe(lambda _: self._measure_soon(), "frame")
+        self.measure_again.on_click(lambda _: self._measuring.soon())
 
     def _take_workload(self) -> None:
         pool = roomy_pool(self.chooser.chosen)
         if pool == self.pool.value:
             self._redraw_all()
         else:
+            self.chooser.say(f"The pool is {pool:,} tokens now, so that the longest request fits.")
             self.pool.value = pool  # redraws
 
     def _redraw_all(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import Markdown
 
-from pagedlab import _format, waste
+from pagedlab import _format, claims, waste
 from pagedlab.claims import Verdict
 from pagedlab.published import Figure
 from pagedlab.workloads import Workload
@@ -31,31 +31,39 @@ def beside(guess: Predict, here: float, word: str, figure: Figure, key: str, dev
     """A reader's guess, what came out here, and a range to compare with, one below the other.
 
     `here` is in the unit of the guess and was come by as `word` says, on `device` if one was used; `key`
-    names the range among the figure's values.
+    names the range among the figure's values. Nothing is shown before the reader has committed to a guess.
     """
     table = BarTable(guess.question, {"value": "value"}, unit=guess.unit, word=word, device=device)
     low, high = figure.values[key]
     span = Segment("value", low, f"{low:g} to {high:g} {guess.unit}", low=low, high=high)
-    rows = [
-        Row(f"here ({word})", (Segment("value", here),)),
-        Row(figure.word, (span,), f"{figure.conditions}; {figure.citation}"),
-    ]
-    if guess.guess is not None:
+
+    def reveal() -> None:
+        if guess.guess is None:
+            table.show([], caption="Commit to a guess above, and the answer appears here.")
+            return
         off = _format.significant(abs(guess.guess - here))
-        rows.insert(0, Row("your guess", (Segment("value", guess.guess),), f"{off} {guess.unit} off"))
-    table.show(rows, caption="The thin line spans the range.")
+        rows = [
+            Row("your guess", (Segment("value", guess.guess),), f"off by {off}"),
+            Row(f"here ({word})", (Segment("value", here),)),
+            Row(f"to compare ({figure.word})", (span,), f"{figure.conditions}; {figure.citation}"),
+        ]
+        table.show(rows, caption="The thin line spans the range.")
+
+    guess.observe(lambda _: reveal(), "guess")
+    reveal()
     return table
 
 
 def card(verdict: Verdict) -> Markdown:
     """A verdict as a lesson ends with it."""
-    lines = [f"### Verdict: `{verdict.claim}` **{verdict.outcome.value}**", ""]
+    lines = [f"**Claim:** {claims.get(verdict.claim).says}.", ""]
+    lines += [f"**Verdict: {verdict.outcome.value}**", ""]
     lines += [f"- {condition}" for condition in verdict.conditions]
     lines += ["", "| what | value | |", "|---|---:|---|"]
     lines += [
         f"| {m.what} | {_format.significant(m.value)} {m.unit} | *{m.word}* |" for m in verdict.measured
     ]
-    lines += ["", *(f"> {row}" for row in verdict.published), "", f"Device: {verdict.device}"]
+    lines += ["", *(f"> {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
     return Markdown("\n".join(lines))
 
 
@@ -72,8 +80,8 @@ def waste_curve(workload: Workload, block_sizes: tuple[int, ...] = (2, 4, 8, 16,
         Scatter(x=block_sizes, y=shares, mode="lines+markers", name="paged", line={"color": "#0072B2"})
     )
     contiguous = (
-        ("next power of two", waste.power_of_two(workload), "dash", "#D55E00"),
-        ("reserved to the longest", waste.reserve_longest(workload), "dot", "#009E73"),
+        ("power of two", waste.power_of_two(workload), "dash", "#D55E00"),
+        ("longest", waste.reserve_longest(workload), "dot", "#009E73"),
     )
     for name, footprint, dash, colour in contiguous:
         level = 100 * footprint.wasted_share
@@ -81,14 +89,14 @@ def waste_curve(workload: Workload, block_sizes: tuple[int, ...] = (2, 4, 8, 16,
         line = {"dash": dash, "color": colour}
         figure.add_trace(Scatter(x=ends, y=[level, level], mode="lines", name=name, line=line))
     axis = {"gridcolor": _NEUTRAL, "griddash": "dot", "zeroline": False}
+    name = html.escape(workload.name)
     figure.update_layout(
-        title=f"Slots held that store no token, over time (computed): {html.escape(workload.name)}",
-        xaxis={**axis, "title": "block size (tokens)", "type": "log", "tickvals": block_sizes},
-        yaxis={**axis, "title": "wasted (% of held)", "type": "log"},
+        xaxis={**axis, "title": f"block size (tokens), {name}", "type": "log", "tickvals": block_sizes},
+        yaxis={**axis, "title": "wasted, % of held (computed)", "type": "log", "dtick": 1},
         font={"color": _NEUTRAL},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         height=380,
-        margin={"t": 60, "r": 10},
+        margin={"t": 30, "r": 10},
     )
     return figure

@@ -19,7 +19,11 @@ from pagedlab.events import SeqId
 from .bar_table import BarTable, Row, Segment
 
 if TYPE_CHECKING:
+    from pagedlab.comparison import Comparison
     from pagedlab.cost import AttentionCost, Cost
+
+TOO_NOISY = 0.25
+"""Noise floor from which on a comparison is not read."""
 
 _one_at_a_time = threading.Lock()
 _memory: AttentionCost | None = None
@@ -106,12 +110,19 @@ def _draw(table: BarTable, cost: Cost) -> None:
         ms = [1e3 * value for value in (spread.median, spread.q1, spread.q3)]
         notes = [timing.layout]
         if timing.name != comparison.baseline:
-            ratio = _format.significant(comparison.ratio(timing.name).median)
-            notes.append(f"{ratio} x the twin: {comparison.difference(timing.name)}")
+            notes.append(_reading(comparison, timing.name))
         if timing.bytes_per_second:
             notes.append(f"{_format.significant(timing.bytes_per_second / 1e9)} GB/s")
         rows.append(Row(timing.name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
     table.show(rows, word="measured", device=comparison.device, status="", caption=_caption(cost))
+
+
+def _reading(comparison: Comparison, name: str) -> str:
+    """What the times say, if they say anything."""
+    if comparison.noise_floor > TOO_NOISY:
+        return "too noisy to tell: this machine is busy, measure again"
+    ratio = _format.significant(comparison.ratio(name).median)
+    return f"{ratio} x the twin (median of rounds): {comparison.difference(name)}"
 
 
 def _caption(cost: Cost) -> str:
