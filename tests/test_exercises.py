@@ -101,6 +101,17 @@ def test_a_known_mistake_is_named_by_its_output(mistake):
         assert all(words in finding.hint for finding in report.findings), str(report)
 
 
+def test_a_solution_may_use_torch_at_a_size_that_takes_threads():
+    """The parent has used its threads, and a forked child has none of them."""
+    torch.ones(2_000_000).add(1).sum()
+
+    def large(lengths, block_size, reserve_to):
+        assert torch.ones(2_000_000).add(1).sum() == 4_000_000
+        return loops(lengths, block_size, reserve_to)
+
+    assert exercises.check("waste", large).passed
+
+
 def test_an_unknown_mistake_gets_no_made_up_hint():
     report = exercises.check("waste", lambda n, b, r: (12345, 54321))
     assert report.public_passed == 0 and not any(finding.hint for finding in report.findings)

@@ -107,6 +107,8 @@ def _be_the_child(solution: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
         import resource
 
         faulthandler.disable()  # a crash is the parent's to report
+        if "torch" in sys.modules:  # the parent's pool of threads did not come along: waiting for it hangs
+            sys.modules["torch"].set_num_threads(1)
         with contextlib.suppress(ValueError, OSError):
             in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (in_use + _MEMORY_BYTES, resource.RLIM_INFINITY))
