@@ -147,19 +147,25 @@ def _numbers(options: Options, head_dim: int) -> dict[str, Any]:
     return {
         "scale": head_dim**-0.5 if scale is None else scale,
         "window": _count("window", options.window, LONGEST),
-        "softcap": _positive("softcap", options.softcap),
+        "softcap": _positive("softcap", options.softcap, least=1e-30, most=1e30),
         "num_splits": _count("num_splits", options.num_splits, MAX_SPLITS),
     }
 
 
-def _positive(name: str, number: Any) -> float | None:
+def _positive(name: str, number: Any, least: float = 0.0, most: float = math.inf) -> float | None:
     if number is None:
         return None
     if type(number) is bool or not isinstance(number, Real):
         raise TypeError(f"{name} must be a number or None, got {type(number).__name__}")
-    if not (math.isfinite(number) and float(number) > 0):
+    try:
+        value = float(number)
+    except OverflowError:
+        value = math.inf
+    if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be finite and greater than 0, got {number}")
-    return float(number)
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be from {least:g} to {most:g}, got {number}")
+    return value
 
 
 def _count(name: str, number: Any, largest: int) -> int | None:

@@ -6,6 +6,7 @@ The kernel uses as many threads as torch does, so `torch.set_num_threads` sets b
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 
@@ -21,6 +22,18 @@ from .call import DecodeCall
 _CARRIERS = {torch.float32: np.float32, torch.bfloat16: np.uint16, torch.float16: np.int16}
 
 _one_call_at_a_time = threading.Lock()
+_threads_have_started = _threads_were_left_behind = False
+
+
+def _in_a_forked_child() -> None:
+    """Threads do not come along into a forked child, and a kernel would wait for them forever."""
+    global _one_call_at_a_time, _threads_were_left_behind
+    _one_call_at_a_time = threading.Lock()  # the parent's may be held by a thread that is not here
+    _threads_were_left_behind = _threads_have_started
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def refusal(call: DecodeCall) -> str | None:
@@ -31,6 +44,8 @@ def refusal(call: DecodeCall) -> str | None:
         return f"it serves float32, float16 and bfloat16, not {call.query.dtype}"
     if call.num_splits not in (None, 1):
         return f"its threads share out whole sequences, so num_splits must be None, got {call.num_splits}"
+    if _threads_were_left_behind:
+        return "this process was forked after a kernel had run, and the kernel's threads did not come along"
     return None
 
 
@@ -85,7 +100,11 @@ def _threads() -> Iterator[int]:
     One call at a time, because numba's simplest pool ends the process when two Python threads enter it
     together. And when a pool of numba's starts, it sets torch's number of threads too: that is put back.
     """
+    global _threads_have_started
+    if _threads_were_left_behind:
+        raise RuntimeError("forked after a kernel had run: its threads did not come along")
     with _one_call_at_a_time:
+        _threads_have_started = True
         wanted = torch.get_num_threads()
         threads = min(wanted, numba.config.NUMBA_NUM_THREADS)
         numba.set_num_threads(threads)

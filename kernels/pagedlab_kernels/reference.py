@@ -52,9 +52,8 @@ def attend(
     score = torch.einsum("hgd,thd->hgt", query, key) * scale  # [kv_heads, group, tokens]
     if softcap is not None:
         score = softcap * torch.tanh(score / softcap)
-    lse = score.logsumexp(-1)  # [kv_heads, group]
-    weight = torch.exp(score - lse[..., None])  # adds up to one
-    return torch.einsum("hgt,thd->hgd", weight, value), lse
+    weight = torch.softmax(score, -1)  # not exp(score - lse): rounded, a large lse would not add up to one
+    return torch.einsum("hgt,thd->hgd", weight, value), score.logsumexp(-1)  # lse: [kv_heads, group]
 
 
 def merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,6 +62,5 @@ def merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     `outs [parts, ..., head_dim]` and `lses [parts, ...]` become one output and one lse. Parts without tokens
     have lse = -inf and count nothing, as long as some part has a token.
     """
-    lse = lses.logsumexp(0)
-    share = torch.exp(lses - lse)  # [parts, ...], adds up to one
-    return (outs * share[..., None]).sum(0), lse
+    share = torch.softmax(lses, 0)  # [parts, ...], adds up to one
+    return (outs * share[..., None]).sum(0), lses.logsumexp(0)

@@ -249,3 +249,13 @@ def test_defaults_of_torch_do_not_matter(backend):
     finally:
         torch.set_default_dtype(torch.float32)
     assert found.dtype == torch.float32 and torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
+def test_equal_scores_of_any_size_give_the_mean(backend: str, size: float) -> None:
+    values = torch.arange(8.0).view(1, 8, 1, 1)
+    length = torch.tensor([8], dtype=torch.int32)
+    query, keys = torch.full((1, 1, 1), size), torch.ones(1, 8, 1, 1)
+    answer = contiguous_attention(query, keys, values, length, scale=1.0, backend=backend)
+    torch.testing.assert_close(answer, torch.full((1, 1, 1), 3.5))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +111,26 @@ def test_stream_read_reads_every_byte():
 def test_stream_read_refuses_what_it_cannot_read_in_one_go(tensor):
     with pytest.raises(ValueError, match="tensors must be contiguous, on the CPU"):
         cpu.stream_read(tensor)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_is_refused_the_threads_it_has_not_and_answers_all_the_same() -> None:
+    code = """
+import os, torch
+from pagedlab_kernels import contiguous_attention
+q, k = torch.randn(2, 4, 16), torch.randn(2, 64, 2, 16)
+lens = torch.tensor([64, 9], dtype=torch.int32)
+before = contiguous_attention(q, k, k, lens)
+child = os.fork()
+if child == 0:
+    torch.set_num_threads(1)
+    same = torch.allclose(contiguous_attention(q, k, k, lens), before, atol=1e-5)
+    try:
+        contiguous_attention(q, k, k, lens, backend="cpu")
+    except ValueError as error:
+        os._exit(7 if same and "did not come along" in str(error) else 1)
+    os._exit(2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == "7", ran.stdout + ran.stderr
