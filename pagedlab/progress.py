@@ -1,6 +1,7 @@
 """What a learner has done, in one small JSON file beside the lessons.
 
-    {"predictions": {"waste-reserve": 40.0}, "exercises": {"waste": {"passed": true}}}
+    {"predictions": {"waste-reserve": 40.0},
+     "exercises": {"waste": {"passed": 4, "total": 6, "solved": false}}}
 
 The file belongs to the learner, who may read, edit or delete it. So it is written whole or not at all, what
 this version does not know stays in it, and a file that does not read as above is never overwritten.
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("predictions", "exercises")
+FILE = "progress.json"
+"""Its name in the folder in which a lesson runs."""
 
 
 class ProgressError(Exception):
@@ -91,6 +94,27 @@ class Progress:
             with suppress(OSError):
                 draft.unlink()
             raise ProgressError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def record_check(name: str, passed: int, total: int, *, path: str | os.PathLike[str] = FILE) -> None:
+    """Keep what the latest check of an exercise found: `passed` of `total` public checks.
+
+    `solved` stays true once every check has passed. Raises ProgressError when it cannot be kept, ValueError
+    for counts that no check has.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     record_check("waste", 6, 6, path=f"{folder}/{FILE}")
+    ...     record_check("waste", 4, 6, path=f"{folder}/{FILE}")
+    ...     Progress(f"{folder}/{FILE}").get("exercises", "waste")
+    {'passed': 4, 'total': 6, 'solved': True}
+    """
+    if not 0 <= passed <= total or not total:
+        raise ValueError(f"passed and total count checks, 0 <= passed <= total, got {passed} of {total}")
+    progress = Progress(path)
+    before = progress.get("exercises", name)
+    solved = passed == total or (isinstance(before, dict) and before.get("solved") is True)
+    progress.set("exercises", name, {"passed": passed, "total": total, "solved": solved})
 
 
 def _known(kind: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagedlab.progress import Progress, ProgressError
+from pagedlab.progress import FILE, Progress, ProgressError, record_check
 
 
 @pytest.fixture
@@ -113,3 +113,21 @@ def test_a_link_stays_a_link(path: Path) -> None:
     Progress(path).set("predictions", "waste", 1)
     assert path.is_symlink()
     assert Progress(real).get("predictions", "waste") == 1
+
+
+def test_a_check_is_kept_in_the_working_folder_and_solved_stays(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    for passed, solved in ((2, False), (5, True), (3, True)):
+        record_check("waste", passed, 5)
+        expected = {"passed": passed, "total": 5, "solved": solved}
+        assert json.loads(path.read_text())["exercises"]["waste"] == expected
+    assert path.name == FILE
+
+
+def test_a_check_mends_an_entry_that_is_none_and_refuses_counts_that_no_check_has(path):
+    path.write_text('{"exercises": {"waste": "solved"}}')
+    record_check("waste", 1, 2, path=path)
+    for passed, total in ((-1, 5), (6, 5), (0, 0)):
+        with pytest.raises(ValueError, match="0 <= passed <= total"):
+            record_check("waste", passed, total, path=path)
+    assert Progress(path).get("exercises", "waste") == {"passed": 1, "total": 2, "solved": False}

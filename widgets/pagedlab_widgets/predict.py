@@ -10,7 +10,7 @@ from typing import Any
 import anywidget
 import traitlets as t
 
-from pagedlab.progress import Progress, ProgressError
+from pagedlab.progress import FILE, Progress, ProgressError
 
 from .assets import script, style
 
@@ -58,7 +58,7 @@ class Predict(anywidget.AnyWidget):
                 f"minimum ({minimum}) and maximum ({maximum}) must be finite, and the minimum the smaller"
             )
         self.key = key
-        self._progress = Progress(Path.cwd() / "progress.json" if path is None else path)
+        self._progress = Progress(Path.cwd() / FILE if path is None else path)
         super().__init__(question=question, unit=unit, minimum=minimum, maximum=maximum)
         self._recall()
         self.observe(self._keep, "guess")
