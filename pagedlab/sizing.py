@@ -23,44 +23,6 @@ _OFFSETS = 1 << 31  # a signed 32-bit offset stays below this
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """Memory (bytes) and its bandwidth (bytes a second) as published, decimal units."""
-
-    name: str
-    memory_bytes: int
-    bytes_per_second: float
-    source: str
-
-
-_VENDOR = "a cloud vendor's comparison page; the maker's own sheet was not read"
-_GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        Gpu("A100-80GB", 80 * 10**9, 2.039e12, _VENDOR),
-        Gpu("H100-SXM", 80 * 10**9, 3.35e12, _VENDOR),
-        Gpu("H200-SXM", 141 * 10**9, 4.8e12, f"{_VENDOR}; capacity also in an MLPerf system file"),
-        Gpu(
-            "B200", 178_350_000_000, 7.672e12, "what the driver reports: MLPerf system file; pytorch/ao 4002"
-        ),
-        Gpu("RTX-4090", 24 * 10**9, 1.008e12, "bus width and clock of a specification page, multiplied"),
-    )
-}
-
-
-def gpus() -> tuple[Gpu, ...]:
-    """The GPUs whose figures come with the package."""
-    return tuple(_GPUS.values())
-
-
-def gpu(name: str) -> Gpu:
-    """A GPU by name; raises `KeyError` with the names that exist."""
-    try:
-        return _GPUS[name]
-    except KeyError:
-        raise KeyError(f"no GPU {name!r} here; there are {', '.join(_GPUS)}") from None
-
-
-@dataclass(frozen=True)
 class Overflow:
     """Blocks of one layer's cache whose elements a 32-bit offset cannot reach."""
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pagedlab import gpus
 from pagedlab.models import LayerGroup, ModelShape, preset
-from pagedlab.sizing import Capacity, agree_on_blocks, capacity, gpu, gpus
+from pagedlab.sizing import Capacity, agree_on_blocks, capacity
 
 CASES = {
     case["id"]: case
@@ -39,7 +40,7 @@ def test_every_term_is_named_and_they_add_up():
     [("A100-80GB", 427e3), ("H100-SXM", 427e3), ("H200-SXM", 846e3), ("B200", 1.10e6), ("RTX-4090", 42e3)],
 )
 def test_tokens_beside_a_model_are_those_of_the_published_table(name, tokens):
-    fits = capacity(gpu(name).memory_bytes, LLAMA_8B_BYTES, 0, 0.9, preset("llama-3.1-8b"), 1)
+    fits = capacity(gpus.named(name).capacity_bytes, LLAMA_8B_BYTES, 0, 0.9, preset("llama-3.1-8b"), 1)
     assert fits.tokens == pytest.approx(tokens, rel=0.01)
 
 
@@ -149,7 +150,11 @@ def test_what_cannot_be_sized_says_why_with_the_numbers(call, words):
         call()
 
 
-def test_every_gpu_says_where_its_figures_were_read():
-    assert all(len(each.source) > 20 for each in gpus())
-    with pytest.raises(KeyError, match="no GPU 'H300' here; there are A100-80GB"):
-        gpu("H300")
+def test_every_gpu_says_where_its_figures_were_read_and_a_name_that_is_none_gets_near_ones():
+    for name in gpus.names():
+        gpu = gpus.named(name)
+        assert len(gpu.source) > 20 and gpu.word in ("published", "computed")
+        assert gpu.capacity_bytes > 10**10 and gpu.bandwidth_bytes_s > 10**12
+    assert gpus.named("B200") is gpus.named("b200")
+    with pytest.raises(KeyError, match="no GPU 'H300' here; near: h"):
+        gpus.named("H300")
