@@ -1,8 +1,14 @@
 """Figures to compare with, as data: what was found, under which conditions, and where.
 
-A lesson, a claim and a test read the same row. Most rows were published by others; a row that was read only
-in a copy or transcription of its source has `checked` False, and its citation then opens with "as reported
-by". A row whose `word` is *computed* is this project's own arithmetic on public data.
+A lesson, a claim and a test read the same row. Its `label` says how we know it:
+
+    R    read in its source
+    R3   read in a copy or transcription of its source       cited "as reported by" only
+    U    recalled and never verified                          cited "as reported by" only
+    C    this project's own arithmetic or simulation on public data
+
+Rows are numbered by subject: a indirection and access, b block sizes, c the kernel, d capacity and
+bandwidth, e many GPUs, s simulations.
 """
 
 from __future__ import annotations
@@ -13,29 +19,79 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pagedlab.models import preset
+
 
 @dataclass(frozen=True)
 class Figure:
-    """One finding; `values` hold its ranges by name, with their unit in the name.
-
-    `word` is "published", or "computed" for arithmetic of our own on public data.
-    """
+    """One finding; `values` hold its numbers and ranges by name, with their unit in the name."""
 
     id: str
+    label: str
     text: str
     values: dict[str, Any]
     conditions: str
     source: str
-    checked: bool
-    word: str
+
+    @property
+    def checked(self) -> bool:
+        """Whether it was read where it was published, or computed here."""
+        return self.label in ("R", "C")
+
+    @property
+    def word(self) -> str:
+        """ "published", or "computed" for arithmetic of our own."""
+        return "computed" if self.label == "C" else "published"
 
     @property
     def citation(self) -> str:
         """The source, in the words that may be printed beside the figure."""
-        return self.source if self.checked else f"as reported by copies of the {self.source}"
+        if self.label == "R3":
+            return f"as reported by copies of the {self.source}"
+        return (
+            f"as reported by others of the {self.source}; not verified" if self.label == "U" else self.source
+        )
 
     def __str__(self) -> str:
         return f"{self.text} ({self.word}: {self.conditions}; {self.citation})"
+
+
+@dataclass(frozen=True)
+class TokenSize:
+    """Bytes that one more token takes in bf16, in KiB, and GiB at 131,072 tokens, of a preset of `models`."""
+
+    preset: str
+    kib_per_token: float
+    gib_at_128k: float
+    label: str
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """A row of a published table of block sizes (figure b18): one block of `tokens` over all layers.
+
+    `preset` is one of `models` with that model's shape (None where there is none), `ranks` its tensor
+    parallelism, `piece_kib` the largest contiguous piece before the layers were joined.
+    """
+
+    model: str
+    preset: str | None
+    ranks: int
+    tokens: int
+    piece_kib: float
+    block_mib: float
+
+    @property
+    def computed_mib(self) -> float | None:
+        """What the model's shape says, in bf16; None without a preset.
+
+        >>> row = next(row for row in block_table() if row.model == "Qwen3-8B")
+        >>> row.block_mib, row.computed_mib
+        (1.97, 2.25)
+        """
+        if self.preset is None:
+            return None
+        return preset(self.preset).on_rank(self.ranks).kv_bytes(self.tokens, "bf16") / 2**20
 
 
 @dataclass(frozen=True)
@@ -64,7 +120,26 @@ def figure(id: str) -> Figure:
     for row in _data()["figures"]:
         if row["id"] == id:
             return Figure(**row)
-    raise KeyError(f"no published figure {id!r}; there are {', '.join(r['id'] for r in _data()['figures'])}")
+    raise KeyError(f"no published figure {id!r}; there are {', '.join(ids())}")
+
+
+def ids(subject: str = "") -> tuple[str, ...]:
+    """The ids that exist, all or those of one subject.
+
+    >>> ids("s")
+    ('s1', 's2', 's3')
+    """
+    return tuple(row["id"] for row in _data()["figures"] if row["id"].startswith(subject))
+
+
+def token_sizes() -> tuple[TokenSize, ...]:
+    """Bytes of a token by model, as their sources give them."""
+    return tuple(TokenSize(**row) for row in _data()["models"])
+
+
+def block_table() -> tuple[BlockRow, ...]:
+    """The rows of the published table that figures b18 and b19 speak of, as published."""
+    return tuple(BlockRow(**row) for row in _data()["blocks"])
 
 
 def traces() -> tuple[str, ...]:

@@ -174,10 +174,9 @@ def _recorded(table: traces.Table, name: str) -> Workload:
 def named(name: str, requests: int | None = None, seed: int = 0) -> Workload:
     """A workload that comes with the package, the same for the same seed.
 
-    `azure-code`, `azure-conversation`, `sharegpt`, `arxiv` and `mooncake-conversation` are drawn from
-    the published quantiles of those traces: prompts and outputs independently, log-linear between
-    quantiles, no request longer than the trace's longest. So they have the traces' lengths, but not
-    their order or their correlation.
+    Those of `published.traces()` are drawn from the published quantiles of those traces: prompts and
+    outputs independently, log-linear between quantiles, no request longer than the trace's longest. So
+    they have the traces' lengths, but not their order or their correlation.
     `uniform`, `lognormal` and `bimodal` are formulas. Raises `KeyError` for another name.
 
     >>> int(np.median(named("azure-conversation").prompt) / 100)      # published median: 1020

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from pagedlab import claims
+from pagedlab import claims, published, waste, workloads
 from pagedlab.claims import Outcome, small_blocks_waste_less
 from pagedlab.workloads import Workload
 
@@ -44,14 +41,11 @@ def test_a_claim_runs_and_its_verdict_is_the_same_twice(claim):
     assert verdict.claim in str(verdict) and claims.get(claim.id) is claim
 
 
-def test_waste_drawn_from_quantiles_is_within_a_seventh_of_that_of_the_whole_traces():
-    """Over time, blocks of 16: 0.057 to 0.608 % on the two whole traces whose exact figures we keep."""
-    traces = json.loads((Path(__file__).parent / "cases" / "serving.json").read_text())["traces"]
-    whole = [100 * trace["waste_by_block_size"]["16"]["waste_time_weighted"] for trace in traces.values()]
-    verdict = claims.get("small-blocks-waste-less").run(quick=False)
-    at_16 = [m.value for m in verdict.measured if "blocks of 16" in m.what]
-    assert min(at_16) == pytest.approx(min(whole), rel=1 / 7)
-    assert max(at_16) == pytest.approx(max(whole), rel=1 / 7)
+@pytest.mark.parametrize("size", [16, 256])
+def test_waste_drawn_from_quantiles_is_within_a_seventh_of_that_of_the_whole_traces(size):
+    for name, percent in published.figure("s2").values[f"block_{size}_percent"].items():
+        drawn = waste.paged(workloads.named(name), size).wasted_share
+        assert 100 * drawn == pytest.approx(percent, rel=1 / 7), name
 
 
 def test_an_unknown_claim_lists_those_that_exist():
