@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pagedlab import published, waste, workloads
+from pagedlab import gpus, published, waste, workloads
 from pagedlab.models import preset
-from pagedlab.sizing import gpu
 from pagedlab.workloads import Workload
 
 WHOLE = {
@@ -69,7 +68,7 @@ def test_the_slope_of_a_paged_decode_is_three_terabytes_a_second():
     assert token / slope["bf16_slope_ms"] / 1e9 == pytest.approx(rate["bf16_tb_per_s"], abs=0.005)
     assert token / 2 / slope["fp8_slope_ms"] / 1e9 == pytest.approx(rate["fp8_tb_per_s"], abs=0.005)
     assert token / rate["b200_slope_ms"] / 1e9 == pytest.approx(rate["b200_tb_per_s"], abs=0.005)
-    peak = gpu("H100-SXM").bytes_per_second / 1e12
+    peak = gpus.named("h100-sxm").bandwidth_bytes_s / 1e12
     assert 100 * rate["bf16_tb_per_s"] / peak == pytest.approx(rate["bf16_percent"], abs=0.5)
 
 
