@@ -15,9 +15,15 @@ from typing import Any
 
 from pagedlab import _format
 
-FASTER, SLOWER, NO_DIFFERENCE, TOO_FEW = "faster", "slower", "no difference seen", "too few rounds"
+FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference seen"
+TOO_FEW, TOO_NOISY = "too few rounds", "too noisy to tell"
+AS_LEFT, WARM, COLD = "as left", "warm", "cold"
+"""What a case finds in the caches: what the case before it left there, its own data, or nothing of use."""
 FEWEST_ROUNDS = 15
 """The rounds from which on `Comparison.difference` gives a reading; it says why so many."""
+MOST_NOISE = 0.25
+"""The noise floor from which on it gives none: the machine is busy with something else."""
+RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,9 @@ class Comparison:
     planned: int
     seed: int
     stopped: str
+    limit: str = ""
+    """The case that only reads the bytes, "" when there is none."""
+    caches: str = AS_LEFT
 
     def __getitem__(self, name: str) -> Timing:
         """The timing of the case with that name; raises KeyError that lists the names there are."""
@@ -103,6 +112,28 @@ class Comparison:
         """Time of `name` over time of `to` (the baseline), taken within each round: below 1 is faster."""
         return _ratio(self[name].seconds, self[to or self.baseline].seconds)
 
+    def interval(self, name: str, to: str | None = None, level: float = 0.95) -> tuple[float, float]:
+        """Where the median of that ratio lies, by bootstrap: the rounds are drawn anew, with replacement,
+        `RESAMPLES` times, and the middle `level` of the medians is kept. NaN without a round.
+
+        Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile intervals).
+        """
+        import numpy as np
+
+        ratios = np.array(_ratios(self[name].seconds, self[to or self.baseline].seconds))
+        if not len(ratios):
+            return math.nan, math.nan
+        draws = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+        low, high = np.quantile(np.median(ratios[draws], axis=1), [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
+
+    def share_of_limit(self, name: str) -> float | None:
+        """Bytes a second of a case over those of the `limit`, within each round; None without either."""
+        moved, most = self[name].bytes_moved, self.limit and self[self.limit].bytes_moved
+        if not moved or not most or not self.rounds:
+            return None
+        return self.ratio(self.limit, name).median * moved / most
+
     @property
     def noise_floor(self) -> float:
         """How far the baseline strays from itself: 0.03 when a quartile of A'/A lies 3 % from 1."""
@@ -111,7 +142,7 @@ class Comparison:
 
     def difference(self, name: str, to: str | None = None) -> str:
         """FASTER or SLOWER when the median ratio leaves the noise floor and both quartiles agree, else
-        NO_DIFFERENCE; TOO_FEW below FEWEST_ROUNDS rounds.
+        NO_DIFFERENCE; TOO_FEW below FEWEST_ROUNDS rounds, TOO_NOISY above MOST_NOISE.
 
         How often this finds a difference where there is none, in percent (simulated: 200,000 comparisons
         each of cases that take equally long, with independent noise of 3 % or of 20 %, or of 3 % and now
@@ -125,6 +156,8 @@ class Comparison:
         """
         if self.rounds < FEWEST_ROUNDS:
             return TOO_FEW
+        if self.noise_floor > MOST_NOISE:
+            return TOO_NOISY
         spread, floor = self.ratio(name, to), self.noise_floor
         if spread.median < 1 / (1 + floor) and spread.q3 < 1:
             return FASTER
@@ -147,12 +180,33 @@ class Comparison:
             "planned_rounds": self.planned,
             "warmup_rounds": self.warmup,
             "seed": self.seed,
+            "caches": self.caches,
+            "limit": self.limit,
             "stopped": self.stopped,
             "cases": [self._case(timing) for timing in self.timings],
         }
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_frame(self) -> Any:
+        """One row a sample as a pandas DataFrame; the rest of the record is in its `attrs`.
+
+        Raises ImportError where pandas is missing: nothing else here needs it.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise ImportError("a DataFrame needs pandas: pip install pandas") from None
+        record = self.to_dict()
+        columns = ("name", "layout", "bytes_moved")
+        frame = DataFrame(
+            {column: case[column] for column in columns} | {"round": number, "seconds": seconds}
+            for case in record.pop("cases")
+            for number, seconds in enumerate(case["seconds"])
+        )
+        frame.attrs = record
+        return frame
 
     def _case(self, timing: Timing) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -169,6 +223,8 @@ class Comparison:
                 "quartiles_s": [time.q1, time.q3],
                 "ratio": _plain(ratio.median),
                 "ratio_quartiles": [_plain(ratio.q1), _plain(ratio.q3)],
+                "ratio_interval": [_plain(end) for end in self.interval(timing.name)],
+                "share_of_limit": self.share_of_limit(timing.name),
                 "bytes_per_second": timing.bytes_per_second,
                 "difference": self.difference(timing.name),
             }
@@ -179,7 +235,7 @@ class Comparison:
             return f"{self.what or 'comparison'}: stopped before the first round was finished"
         rated = any(timing.bytes_moved for timing in self.timings)
         header = ["case", "layout", "median", "quartiles", f"time / {self.baseline}", "(quartiles)"]
-        header += ["GB/s"] * rated + ["reading"]
+        header += ["GB/s"] * rated + [f"of {self.limit}"] * bool(self.limit) + ["reading"]
         lines = [_format.table(header, [self._row(timing, rated) for timing in self.timings], left=2)]
         if self.what:
             lines.insert(0, self.what)
@@ -194,7 +250,7 @@ class Comparison:
         return [
             f"measured on {self.device}; threads: {threads}; {versions}",
             f"{self.rounds} interleaved rounds{early} after {self.warmup} of warm-up, {self.clock}, "
-            f"seed {self.seed}; {noise}",
+            f"seed {self.seed}; caches {self.caches}; {noise}",
         ]
 
     def _row(self, timing: Timing, rated: bool) -> list[str]:
@@ -209,12 +265,19 @@ class Comparison:
             f"{ratio.q1:.2f} - {ratio.q3:.2f}",
         ]
         row += [f"{rate / 1e9:.1f}" if rate else ""] * rated
+        if self.limit:
+            share = self.share_of_limit(timing.name)
+            row.append("" if share is None else _format.percent(share))
         return [*row, "baseline" if timing.name == self.baseline else self.difference(timing.name)]
 
 
 def _ratio(above: Iterable[float], below: Iterable[float]) -> Spread:
+    return Spread.of(_ratios(above, below))
+
+
+def _ratios(above: Iterable[float], below: Iterable[float]) -> list[float]:
     # A clock too coarse for the call reads zero; then nothing can be said of the ratio in that round.
-    return Spread.of(a / b for a, b in zip(above, below, strict=True) if a > 0 and b > 0)
+    return [a / b for a, b in zip(above, below, strict=True) if a > 0 and b > 0]
 
 
 def _plain(value: float) -> float | None:

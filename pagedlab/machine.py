@@ -184,6 +184,24 @@ def caches() -> dict[str, int]:
     return found
 
 
+def beyond_caches(times: float = 2) -> int:
+    """Bytes that no cache holds: `times` the largest one found, 64 MiB to 1 GiB; a multiple of 1 MiB.
+
+    The largest is the CPU's or the first GPU's. Where the system does not say, 256 MiB are taken.
+    """
+    largest = max([*caches().values(), *_gpu_caches()], default=0)
+    wanted = int(times * largest) if largest else 256 * 2**20
+    return -(-min(max(wanted, 64 * 2**20), 2**30) // 2**20) * 2**20
+
+
+def _gpu_caches() -> list[int]:
+    if not gpus():
+        return []
+    import torch
+
+    return [getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)]
+
+
 def memory() -> int | None:
     """Bytes of memory that this process may use: the system's, or the container's limit when that is less."""
     total = None

@@ -6,8 +6,9 @@
 
 A drift of the machine (a neighbour, a clock that steps down) falls on all cases alike. What is reported is
 the median and the quartiles, and a ratio inside the noise floor is called "no difference seen". The record
-names the device, threads, versions and layouts, since a time means nothing without them. Nothing here imports
-torch unless a GPU is timed.
+names the device, threads, versions and layouts, since a time means nothing without them. Whether a case finds
+its data in a cache is a condition too: COLD pushes all data out before every sample, WARM runs the case once
+before it. Nothing here imports torch unless a GPU is timed.
 """
 
 from __future__ import annotations
@@ -20,16 +21,35 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pagedlab import machine
-from pagedlab.comparison import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, Comparison, Spread, Timing
+from pagedlab.comparison import (
+    AS_LEFT,
+    COLD,
+    FASTER,
+    NO_DIFFERENCE,
+    SLOWER,
+    TOO_FEW,
+    TOO_NOISY,
+    WARM,
+    Comparison,
+    Spread,
+    Timing,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
+    "AS_LEFT",
+    "COLD",
     "FASTER",
     "NO_DIFFERENCE",
     "SLOWER",
     "TOO_FEW",
+    "TOO_NOISY",
+    "WARM",
     "Case",
     "CaseFailed",
     "Clock",
@@ -61,12 +81,15 @@ class CaseFailed(RuntimeError):
 
 
 class Clock(Protocol):
-    """What measures: `measure` runs a call some times and returns the seconds it all took."""
+    """What measures: `measure` runs a call some times and returns the seconds it all took, `evict` leaves
+    nothing in the caches that a case could use."""
 
     name: str
     device: str
 
     def measure(self, call: Callable[[], object], calls: int) -> float: ...
+
+    def evict(self) -> None: ...
 
 
 class HostClock:
@@ -77,12 +100,20 @@ class HostClock:
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.device = machine.cpu_device()
         self._now = now
+        self._filler: np.ndarray | None = None
 
     def measure(self, call: Callable[[], object], calls: int) -> float:
         start = self._now()
         for _ in range(calls):
             call()
         return self._now() - start
+
+    def evict(self) -> None:
+        if self._filler is None:
+            import numpy as np
+
+            self._filler = np.zeros(machine.beyond_caches() // 8)
+        self._filler += 1
 
 
 class CudaClock:
@@ -95,6 +126,7 @@ class CudaClock:
 
         self.device = machine.gpu_device(index)
         self._cuda, self._index = torch.cuda, index
+        self._filler = torch.zeros(machine.beyond_caches(), dtype=torch.uint8, device=f"cuda:{index}")
 
     def measure(self, call: Callable[[], object], calls: int) -> float:
         with self._cuda.device(self._index):
@@ -107,12 +139,17 @@ class CudaClock:
             end.synchronize()
             return start.elapsed_time(end) / 1e3
 
+    def evict(self) -> None:
+        self._filler += 1
+
 
 def compare(
     cases: Mapping[str, Callable[[], object]] | Iterable[Case],
     *,
     baseline: str | None = None,
     again: Callable[[], object] | None = None,
+    limit: str | None = None,
+    caches: str = AS_LEFT,
     what: str = "",
     repeats: int = 15,
     warmup: int = 2,
@@ -127,10 +164,12 @@ def compare(
     `cases` maps a name to a call without arguments, or lists `Case`s. The first is the baseline unless
     `baseline` names another. A call faster than `min_time` seconds is repeated within a round to fill it.
     `again` does what the baseline does on other memory, where the place of data may matter: without it, the
-    baseline itself runs a second time for the noise floor. `clock` is the host's unless a `CudaClock` is
-    given. `should_stop` is asked before every sample, and Ctrl-C is heard: both keep the rounds that were
-    finished (Ctrl-C before the first goes on as KeyboardInterrupt). `progress(done, repeats)` is called
-    after each round.
+    baseline itself runs a second time for the noise floor. `limit` names the case that only reads its bytes,
+    as fast as can be: the others are also shown as a share of its speed. `caches` is AS_LEFT (by whichever
+    case ran before), WARM, or COLD, which times one call a sample. `clock` is the host's unless a
+    `CudaClock` is given. `should_stop` is asked before every sample, and Ctrl-C is heard: both keep the
+    rounds that were finished (Ctrl-C before the first goes on as KeyboardInterrupt). `progress(done,
+    repeats)` is called after each round.
 
     Raises ValueError or TypeError for cases or counts that make no sense, CaseFailed when a case raises.
 
@@ -138,7 +177,9 @@ def compare(
     >>> result.rounds, result["max"].median > 0
     (3, True)
     """
-    listed = _checked_cases(cases, baseline)
+    listed = _checked_cases(cases, baseline=baseline, limit=limit)
+    if caches not in (AS_LEFT, WARM, COLD):
+        raise ValueError(f"caches={caches!r}: must be one of {AS_LEFT!r}, {WARM!r}, {COLD!r}")
     for name, count in (("repeats", repeats), ("warmup", warmup)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name}={count!r}: must be a whole number of rounds, at least 1")
@@ -148,7 +189,7 @@ def compare(
     base = baseline or listed[0].name
     at = next(index for index, case in enumerate(listed) if case.name == base)
     second = Case(base, again or listed[at].call)
-    samples = _Samples(ticking, [*listed, second], at, should_stop)
+    samples = _Samples(ticking, [*listed, second], at, caches, should_stop)
     stopped = ""
     try:
         with _no_collection():
@@ -181,6 +222,8 @@ def compare(
         planned=repeats,
         seed=seed,
         stopped=stopped,
+        limit=limit or "",
+        caches=caches,
     )
 
 
@@ -202,16 +245,23 @@ class _Samples:
     """The rounds of a running comparison; a round counts only when it is whole."""
 
     def __init__(
-        self, clock: Clock, cases: list[Case], baseline: int, should_stop: Callable[[], bool] | None
+        self,
+        clock: Clock,
+        cases: list[Case],
+        baseline: int,
+        caches: str,
+        should_stop: Callable[[], bool] | None,
     ) -> None:
         self.clock, self.cases, self.baseline, self.should_stop = clock, cases, baseline, should_stop
+        self.caches = caches
         self.calls = [1] * len(cases)
         self.rounds: list[list[float]] = []
 
     def warm_up(self, rounds: int, min_time: float) -> None:
         for _ in range(rounds):
             once = [self._sample(index) for index in range(len(self.cases))]
-        self.calls = [_calls_to_fill(min_time, seconds) for seconds in once]
+        if self.caches != COLD:  # of several calls only the first would find nothing in a cache
+            self.calls = [_calls_to_fill(min_time, seconds) for seconds in once]
         self.calls[-1] = self.calls[self.baseline]
 
     def run_round(self, order: random.Random) -> None:
@@ -225,6 +275,10 @@ class _Samples:
             raise _Stop
         case, calls = self.cases[index], self.calls[index]
         try:
+            if self.caches == COLD:
+                self.clock.evict()
+            elif self.caches == WARM:
+                case.call()
             return self.clock.measure(case.call, calls) / calls
         except Exception as error:
             raise CaseFailed(f"case {case.name!r} failed: {type(error).__name__}: {error}") from error
@@ -237,7 +291,7 @@ def _calls_to_fill(min_time: float, once: float) -> int:
 
 
 def _checked_cases(
-    cases: Mapping[str, Callable[[], object]] | Iterable[Case], baseline: str | None
+    cases: Mapping[str, Callable[[], object]] | Iterable[Case], **chosen: str | None
 ) -> list[Case]:
     listed = [Case(*item) for item in cases.items()] if isinstance(cases, Mapping) else list(cases)
     for case in listed:
@@ -248,8 +302,9 @@ def _checked_cases(
         raise ValueError("cases: there is nothing to time")
     if len(set(names)) < len(names):
         raise ValueError(f"cases: names must differ, got {', '.join(names)}")
-    if baseline is not None and baseline not in names:
-        raise ValueError(f"baseline={baseline!r}: not among the cases {', '.join(names)}")
+    for role, name in chosen.items():
+        if name is not None and name not in names:
+            raise ValueError(f"{role}={name!r}: not among the cases {', '.join(names)}")
     return listed
 
 

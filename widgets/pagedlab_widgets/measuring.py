@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pagedlab import _format, machine
+from pagedlab.comparison import TOO_NOISY
 from pagedlab.events import SeqId
 
 from .bar_table import BarTable, Row, Segment
@@ -21,9 +22,6 @@ from .bar_table import BarTable, Row, Segment
 if TYPE_CHECKING:
     from pagedlab.comparison import Comparison
     from pagedlab.cost import AttentionCost, Cost
-
-TOO_NOISY = 0.25
-"""Noise floor from which on a comparison is not read."""
 
 _one_at_a_time = threading.Lock()
 _memory: AttentionCost | None = None
@@ -119,10 +117,11 @@ def _draw(table: BarTable, cost: Cost) -> None:
 
 def _reading(comparison: Comparison, name: str) -> str:
     """What the times say, if they say anything."""
-    if comparison.noise_floor > TOO_NOISY:
-        return "too noisy to tell: this machine is busy, measure again"
+    reading = comparison.difference(name)
+    if reading == TOO_NOISY:
+        return f"{reading}: this machine is busy, measure again"
     ratio = _format.significant(comparison.ratio(name).median)
-    return f"{ratio} x the twin (median of rounds): {comparison.difference(name)}"
+    return f"{ratio} x the twin (median of rounds): {reading}"
 
 
 def _caption(cost: Cost) -> str:
