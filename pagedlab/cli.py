@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pagedlab import __version__, bench, doctor, lab
-from pagedlab.traces import WorkloadError
+from pagedlab.trace_table import WorkloadError
 
 COMMANDS = {"doctor": doctor, "lab": lab, "bench": bench}
 # What a user can cause. Anything else is a mistake in the program and keeps its traceback.

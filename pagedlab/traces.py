@@ -1,13 +1,17 @@
-"""Reading requests from files: the CSV and the JSON lines in which traces are published.
+"""Reading requests from files: the CSV and the JSON in which traces of lengths are published.
 
-    CSV     the first line names the columns, others than these are ignored
+    CSV     the first line names the columns (others than these are ignored), or there are two columns of
+            whole numbers and no names: prompts and outputs. Commas, tabs or semicolons between them
 
-            prompt   ContextTokens,    num_prefill_tokens,  input_length,   prompt
-            output   GeneratedTokens,  num_decode_tokens,   output_length,  output
-            arrival  TIMESTAMP (date and time, with a zone or without, which means UTC), timestamp_ms;
-                     may be absent
+            prompt   ContextTokens (Azure), num_prefill_tokens (ShareGPT), input_length (Mooncake),
+                     prompt_tokens, input_tokens, prompt_len, "Request tokens" (BurstGPT), prompt
+            output   GeneratedTokens, num_decode_tokens, output_length, completion_tokens, output_tokens,
+                     output_len, "Response tokens", output
+            arrival  TIMESTAMP (date and time, with a zone or without, which means UTC), Timestamp (seconds),
+                     timestamp_ms; may be absent
 
-    JSONL   one object a line: `input_length`, `output_length`, and if known
+    JSON    one object, or one pair of numbers, a line; or one list of them. An object has the columns'
+            names as keys, and if known
 
             timestamp   a number of milliseconds (Mooncake), or a string of seconds (RAGPulse)
             hash_ids    a list (Mooncake): one number for each 512 tokens of the prompt, equal where
@@ -23,251 +27,187 @@ import csv
 import io
 import json
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-import numpy as np
+from pagedlab import trace_times
+from pagedlab.trace_table import MAX_TOKENS, TOKENS_PER_HASH, Table, Taken, WorkloadError
+from pagedlab.trace_times import clip
 
-MAX_TOKENS = 10_000_000
-"""The longest prompt or output that is believed; a longer one is an error in the file."""
-MAX_REQUESTS = 5_000_000
-TOKENS_PER_HASH = 512
-"""Tokens of a prompt that one of Mooncake's hash ids stands for."""
+MAX_LINE = 1 << 20
+"""Characters in the longest line, or item of a JSON list, that is looked at."""
 
-_COLUMNS = {
-    "prompt": ("ContextTokens", "num_prefill_tokens", "input_length", "prompt"),
-    "output": ("GeneratedTokens", "num_decode_tokens", "output_length", "output"),
-    "arrival": ("TIMESTAMP", "timestamp_ms"),
-}
+_PROMPT = (
+    *("ContextTokens", "num_prefill_tokens", "input_length", "prompt_tokens", "input_tokens", "prompt_len"),
+    *("Request tokens", "prompt"),
+)
+_OUTPUT = (
+    *("GeneratedTokens", "num_decode_tokens", "output_length", "completion_tokens", "output_tokens"),
+    *("output_len", "Response tokens", "output"),
+)
+_ARRIVAL = {"TIMESTAMP": "date", "Timestamp": "seconds", "timestamp_ms": "milliseconds"}
 _SHOW_PROGRESS_FROM_BYTES = 4_000_000
-_YEARS = 142
-_FARTHEST_MS = 4.5e12  # so many years from 1970: between any two such times are less than 2**63 nanoseconds
-_TOO_FAR = f"is no time of requests: it lies {_YEARS} years or more from 1970"
-_ZONED = re.compile(r"(.*:\d\d(?:\.\d*)?) ?(?:Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)")
+_CHUNK = 1 << 16
 _HASHES = 1 << 30  # as many as there are made-up token ids for them
+_BETWEEN_ITEMS = re.compile(r"[\s,]*")
 
 
-class WorkloadError(ValueError):
-    """A file of requests cannot be used; the message names file, line and rule."""
+def read_file(path: Path, *, progress: bool, tolerant: bool = False) -> Table:
+    """The requests of a file: JSON where its name (.json, .jsonl) or its first sign says so, else CSV.
 
-
-@dataclass(frozen=True, eq=False)
-class PrefixHashes:
-    """Which prompts begin alike: for each request, one number for every 512 tokens of its prompt.
-
-    Equal numbers mean that the prompts are equal up to there. Kept as two int64 arrays, like a sparse
-    matrix: request i has `ids[starts[i] : starts[i + 1]]`.
-
-    >>> hashes = PrefixHashes.of([(0, 1), (0,)])
-    >>> hashes[0], hashes[1], len(hashes)
-    ((0, 1), (0,), 2)
+    A row that is no request raises `WorkloadError`; with `tolerant` it is left out and counted, as long as
+    most rows are requests.
     """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    tokens_per_hash: int = TOKENS_PER_HASH
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[int, ...]]) -> PrefixHashes:
-        """From one tuple a request."""
-        rows = list(rows)
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        return cls(np.fromiter(chain.from_iterable(rows), np.int64, count=int(starts[-1])), starts)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, request: int) -> tuple[int, ...]:
-        return tuple(self.ids[self.starts[request] : self.starts[request + 1]].tolist())
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """What a file says of its requests, in order of arrival; arrays as in `workloads.Workload`."""
-
-    prompt: np.ndarray
-    output: np.ndarray
-    arrival_ns: np.ndarray | None
-    prefix_hashes: PrefixHashes | None = None
-
-
-def read_file(path: Path, *, progress: bool) -> Table:
-    """The requests of a file: JSON lines where its name says so (.jsonl), else CSV."""
     size = path.stat().st_size
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        lines: Iterable[str] = file
-        if progress and size >= _SHOW_PROGRESS_FROM_BYTES:
-            lines = _with_progress(file, size, path.name)
-        return read_json_lines(lines, path.name) if path.suffix == ".jsonl" else read_csv(lines, path.name)
+    with path.open("rb") as file:
+        is_json = path.suffix.lower() in (".json", ".jsonl")
+        bar = progress and size >= _SHOW_PROGRESS_FROM_BYTES
+        return _read(file, path.name, is_json, tolerant, size if bar else 0)
 
 
-def read_text(text: str, name: str) -> Table:
-    """The requests of a text: JSON lines when it opens with a brace, else CSV."""
-    lines = io.StringIO(text, newline="")
-    return read_json_lines(lines, name) if text.lstrip("\ufeff \n").startswith("{") else read_csv(lines, name)
+def read_text(text: str, name: str, *, tolerant: bool = False) -> Table:
+    """The same from text."""
+    file = io.BufferedReader(io.BytesIO(text.encode("utf-8", "replace")))
+    return _read(file, name, False, tolerant, 0)
 
 
-def _with_progress(file: Iterable[str], size: int, name: str) -> Iterator[str]:
+def _read(raw: io.BufferedReader[Any], name: str, is_json: bool, tolerant: bool, show_bytes: int) -> Table:
+    start = raw.peek(_CHUNK).decode("utf-8-sig", "replace").lstrip()  # a pipe cannot be read twice
+    file = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+    taken = Taken(name, tolerant)
+    if start[:1] == "[" and start[1:].lstrip()[:1] in ("[", "{"):
+        pieces = iter(lambda: file.read(_CHUNK), "")
+        _take_json(taken, _items(_shown(pieces, name, show_bytes)), "item")
+        return taken.table("")
+    lines = _shown(_lines(file, name), name, show_bytes)
+    if is_json or start[:1] in ("{", "["):
+        _take_json(taken, _values(lines), "line")
+        return taken.table("")
+    _take_csv(taken, lines)
+    return taken.table(", only a header")
+
+
+def _lines(file: TextIO, name: str) -> Iterator[str]:
+    """Lines; one that never ends is refused before it fills the memory."""
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise WorkloadError(f"{name}, line {number}: longer than {MAX_LINE:,} characters")
+        yield line
+
+
+def _shown(pieces: Iterable[str], name: str, size: int) -> Iterator[str]:
+    if not size:
+        yield from pieces
+        return
     from tqdm import tqdm
 
     with tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, leave=False) as bar:
-        for line in file:
-            bar.update(len(line))
-            yield line
+        for piece in pieces:
+            bar.update(len(piece))
+            yield piece
 
 
-def read_csv(lines: Iterable[str], name: str) -> Table:
-    """The requests of a CSV; raises `WorkloadError` with file and line."""
-    rows = csv.reader(lines)
+# ---- CSV ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Columns:
+    prompt: int
+    output: int
+    arrival: int | None = None
+    kind: str = ""
+
+
+def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
+    first = next(lines, "")
+    delimiter = next((sign for sign in ",\t;" if sign in first), ",")
+    rows = csv.reader(chain([first], lines), delimiter=delimiter)
     try:
-        header = [column.strip().lstrip("\ufeff") for column in next(rows)]
+        header = [column.strip() for column in next(rows)]
     except StopIteration:
-        raise WorkloadError(f"{name} is empty: a header line and at least one request are needed") from None
+        header = []
     except csv.Error as error:
-        raise WorkloadError(f"{name}, line 1: {error}") from None
-    where = {what: _find_column(header, names) for what, names in _COLUMNS.items()}
-    for what in ("prompt", "output"):
-        if where[what] is None:
-            raise WorkloadError(
-                f"{name}, line 1: no column of {what} lengths; one of {', '.join(_COLUMNS[what])} is "
-                f"needed, found {', '.join(map(repr, header))[:200]}"
-            )
-    prompt, output, arrival = _columns(rows, name, where["prompt"], where["output"], where["arrival"])  # type: ignore[arg-type]
-    arrival_ns = None
-    if where["arrival"] is not None:
-        arrival_ns = _arrivals(arrival, name, is_date=header[where["arrival"]] == "TIMESTAMP")
-    return _in_order(prompt, output, arrival_ns, None)
+        raise WorkloadError(f"{taken.name}, line 1: {error}") from None
+    if not first:
+        raise WorkloadError(f"{taken.name} is empty: a header line and at least one request are needed")
+    columns = _columns(header, taken.name)
+    unnamed = [(1, header)] if columns is None else []
+    columns = columns or _Columns(0, 1)
+    waiting: list[tuple[int, int, int, str]] = []
+    try:
+        for number, row in chain(unnamed, ((rows.line_num, row) for row in rows)):
+            if not row:
+                continue
+            try:
+                time = "" if columns.arrival is None else row[columns.arrival]
+                waiting.append((number, _length(row[columns.prompt]), _length(row[columns.output]), time))
+            except IndexError:
+                taken.leave_out(f"line {number}", ValueError(f"{len(row)} column(s) only: {clip(row)}"))
+            except ValueError as error:
+                taken.leave_out(f"line {number}", error)
+            if len(waiting) == _CHUNK and not _take_rows(taken, waiting, columns.kind):
+                return
+    except csv.Error as error:
+        raise WorkloadError(f"{taken.name}, line {rows.line_num}: {error}") from None
+    _take_rows(taken, waiting, columns.kind)
 
 
-def read_json_lines(lines: Iterable[str], name: str) -> Table:
-    """The requests of JSON lines; raises `WorkloadError` with file and line."""
-    prompts: list[int] = []
-    outputs: list[int] = []
-    arrivals: list[int] = []
-    hashes: list[tuple[int, ...] | None] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            prompt, output, arrival, ids = _request(line)
-            if arrivals and (arrival is None) or prompts and not arrivals and arrival is not None:
-                raise ValueError("some requests have a timestamp and some have none")
-            if len(prompts) >= MAX_REQUESTS:
-                raise ValueError(f"more than {MAX_REQUESTS:,} requests")
-        except ValueError as error:
-            raise WorkloadError(f"{name}, line {number}: {error}") from None
-        prompts.append(prompt)
-        outputs.append(output)
-        hashes.append(ids)
-        if arrival is not None:
-            arrivals.append(arrival)
-    if not prompts:
-        raise WorkloadError(f"{name} holds no request")
-    known = [ids for ids in hashes if ids is not None]
-    return _in_order(
-        np.array(prompts, dtype=np.int64),
-        np.array(outputs, dtype=np.int64),
-        np.array(arrivals, dtype=np.int64) if arrivals else None,
-        known if len(known) == len(prompts) else None,
+def _columns(header: list[str], name: str) -> _Columns | None:
+    """Where the columns are; None when there are two of them, and numbers instead of names."""
+    found = [next((header.index(n) for n in names if n in header), None) for names in (_PROMPT, _OUTPUT)]
+    prompt, output = found
+    if prompt is not None and output is not None:
+        arrival = next((column for column in _ARRIVAL if column in header), None)
+        at = None if arrival is None else header.index(arrival)
+        return _Columns(prompt, output, at, _ARRIVAL[arrival] if arrival else "")
+    if len(header) == 2 and all(_is_number(cell) for cell in header):
+        return None
+    what, names = ("prompt", _PROMPT) if prompt is None else ("output", _OUTPUT)
+    raise WorkloadError(
+        f"{name}, line 1: no column of {what} lengths; one of {', '.join(names)} is needed (or two columns "
+        f"of numbers without names), found {', '.join(map(repr, header))[:200]}"
     )
 
 
-def _request(line: str) -> tuple[int, int, int | None, tuple[int, ...] | None]:
-    """Prompt, output, arrival in nanoseconds and prefix hashes of one JSON line."""
+def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> bool:
+    """Take the rows that wait, their times converted together; False when there is no more room."""
+    if kind and waiting:
+        try:
+            times = trace_times.of_column([time for *_, time in waiting], kind).tolist()
+        except ValueError:  # some time is none: one by one
+            times = []
+            for number, *_, time in waiting:
+                try:
+                    times.append(int(trace_times.of_column([time], kind)[0]))
+                except ValueError as error:
+                    taken.leave_out(f"line {number}", error)
+                    times.append(None)
+    else:
+        times = [0] * len(waiting)
+    for (_, prompt, output, _), time in zip(waiting, times, strict=True):
+        if time is None:
+            continue
+        if not taken.room():
+            return False
+        taken.prompt.append(prompt)
+        taken.output.append(output)
+        if kind:
+            taken.arrival.append(time)
+    waiting.clear()
+    return True
+
+
+def _is_number(text: str) -> bool:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
-    if not isinstance(row, dict) or not {"input_length", "output_length"} <= row.keys():
-        raise ValueError(f"an object with input_length and output_length is needed, got {_clip(row)}")
-    prompt, output = (_whole(row[what]) for what in ("input_length", "output_length"))
-    arrival = None if row.get("timestamp") is None else _nanoseconds(row["timestamp"])
-    ids = row.get("hash_ids")
-    return prompt, output, arrival, _hashes(ids, prompt) if isinstance(ids, list) else None
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"a length must be a whole number of tokens, got {_clip(value)}")
-    return _length(str(value))
-
-
-def _nanoseconds(timestamp: Any) -> int:
-    """Mooncake writes numbers of milliseconds, RAGPulse strings of seconds."""
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float | str):
-        raise ValueError(f"{_clip(timestamp)} is not a time")
-    unit, kind = (1_000, "seconds") if isinstance(timestamp, str) else (1, "milliseconds")
-    try:
-        milliseconds = float(timestamp) * unit
-    except (ValueError, OverflowError):
-        raise ValueError(f"{_clip(timestamp)} is not a number of {kind}") from None
-    if milliseconds != milliseconds:
-        raise ValueError(f"{_clip(timestamp)} is not a number of {kind}")
-    if abs(milliseconds) >= _FARTHEST_MS:
-        raise ValueError(f"{_clip(timestamp)} {_TOO_FAR}")
-    return round(milliseconds * 1e6)
-
-
-def _hashes(ids: list[Any], prompt: int) -> tuple[int, ...]:
-    if not all(type(id) is int and 0 <= id < _HASHES for id in ids):
-        raise ValueError(f"hash_ids must be whole numbers from 0 to 2**30 - 1, got {_clip(ids)}")
-    if len(ids) != -(-prompt // TOKENS_PER_HASH):
-        raise ValueError(
-            f"a prompt of {prompt:,} tokens has {-(-prompt // TOKENS_PER_HASH)} hash ids, one for each "
-            f"{TOKENS_PER_HASH} tokens; got {len(ids)}"
-        )
-    return tuple(ids)
-
-
-def _in_order(
-    prompt: np.ndarray,
-    output: np.ndarray,
-    arrival_ns: np.ndarray | None,
-    hashes: list[tuple[int, ...]] | None,
-) -> Table:
-    """By arrival, where that is known; those that arrive together keep their order."""
-    if arrival_ns is not None:
-        order = np.argsort(arrival_ns, kind="stable")
-        prompt, output, arrival_ns = prompt[order], output[order], arrival_ns[order] - arrival_ns[order[0]]
-        hashes = [hashes[row] for row in order.tolist()] if hashes else None
-    return Table(prompt, output, arrival_ns, PrefixHashes.of(hashes) if hashes else None)
-
-
-def _find_column(header: list[str], names: tuple[str, ...]) -> int | None:
-    return next((header.index(name) for name in names if name in header), None)
-
-
-def _columns(
-    rows: Any, name: str, prompt_at: int, output_at: int, arrival_at: int | None
-) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
-    """The columns wanted, checked row by row; arrivals as `(line, text)`."""
-    prompts: list[int] = []
-    outputs: list[int] = []
-    arrivals: list[tuple[int, str]] = []
-    row: list[str] = []
-    try:
-        for row in rows:
-            if not row:
-                continue
-            prompts.append(_length(row[prompt_at]))
-            outputs.append(_length(row[output_at]))
-            if arrival_at is not None:
-                arrivals.append((rows.line_num, row[arrival_at]))
-            if len(prompts) > MAX_REQUESTS:
-                raise ValueError(f"more than {MAX_REQUESTS:,} requests")
-    except IndexError:
-        raise WorkloadError(
-            f"{name}, line {rows.line_num}: {len(row)} column(s) only: {_clip(row)}"
-        ) from None
-    except (ValueError, csv.Error) as error:
-        raise WorkloadError(f"{name}, line {rows.line_num}: {error}") from None
-    if not prompts:
-        raise WorkloadError(f"{name} holds no request, only a header")
-    return np.array(prompts, dtype=np.int64), np.array(outputs, dtype=np.int64), arrivals
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _length(text: str) -> int:
@@ -277,72 +217,106 @@ def _length(text: str) -> int:
         try:
             number = float(text)
         except ValueError:
-            raise ValueError(f"a length must be a whole number of tokens, got {_clip(text)}") from None
+            raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}") from None
         if not number.is_integer():  # also NaN and infinities
-            raise ValueError(f"a length must be a whole number of tokens, got {_clip(text)}") from None
+            raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}") from None
         length = int(number)
     if not 1 <= length <= MAX_TOKENS:
-        raise ValueError(f"a length must be 1 to {MAX_TOKENS:,} tokens, got {_clip(text)}")
+        raise ValueError(f"a length must be 1 to {MAX_TOKENS:,} tokens, got {clip(text)}")
     return length
 
 
-def _arrivals(texts: list[tuple[int, str]], name: str, *, is_date: bool) -> np.ndarray:
-    """Nanoseconds, from dates with up to nine decimals or from milliseconds."""
-    convert = _dates if is_date else _milliseconds
-    try:
-        return convert([text for _, text in texts])
-    except (ValueError, OverflowError):
-        for line, text in texts:
+# ---- JSON -----------------------------------------------------------------------------------------
+
+
+def _values(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
+    """One value a line, with the line's number; an error in place of what is no JSON."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
             try:
-                convert([text])
-            except OverflowError:
-                raise WorkloadError(f"{name}, line {line}: {_clip(text)} {_TOO_FAR}") from None
-            except ValueError:
-                kind = "a date and time" if is_date else "a number of milliseconds"
-                raise WorkloadError(f"{name}, line {line}: {_clip(text)} is not {kind}") from None
-        raise
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield number, ValueError(f"not JSON: {error}")
 
 
-def _milliseconds(texts: list[str]) -> np.ndarray:
-    milliseconds = np.array(texts, dtype=np.float64)
-    if np.isnan(milliseconds).any():
-        raise ValueError("not a number")
-    if (np.abs(milliseconds) >= _FARTHEST_MS).any():
-        raise OverflowError
-    return np.rint(milliseconds * 1e6).astype(np.int64)
+def _items(pieces: Iterable[str]) -> Iterator[tuple[int, Any]]:
+    """The items of one list, with their numbers, read piece by piece."""
+    decoder, text, number = json.JSONDecoder(), "", 1
+    pieces = iter(pieces)
+    for piece in chain([next(pieces).partition("[")[2]], pieces):
+        text, at = text + piece, 0
+        while True:
+            between = _BETWEEN_ITEMS.match(text, at)
+            at = between.end() if between else at
+            if text[at : at + 1] in ("", "]"):
+                break
+            try:
+                item, at = decoder.raw_decode(text, at)
+            except ValueError as error:
+                if len(text) - at > MAX_LINE:
+                    yield number, ValueError(f"not JSON: {error}")
+                    return
+                break  # the rest comes with the next piece
+            except RecursionError as error:
+                yield number, ValueError(f"not JSON: {error}")
+                return
+            yield number, item
+            number += 1
+        text = text[at:]
+    if text.strip() != "]":
+        yield number, ValueError(f"not JSON, or cut off: {clip(text)}")
 
 
-def _dates(texts: list[str]) -> np.ndarray:
-    texts = [text.strip() for text in texts]
-    zoned = [_ZONED.fullmatch(text) for text in texts]
-    if any(zoned):
-        texts = [match[1] if match else text for match, text in zip(zoned, texts, strict=True)]
-    # Left to itself numpy reads "now", "" and years of any length.
-    if not all(text[:4].isdigit() and text[4:5] in ("", "-") for text in texts):
-        raise ValueError("not a date")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # numpy warns of whatever stands behind a time
+def _take_json(taken: Taken, values: Iterable[tuple[int, Any]], unit: str) -> None:
+    for number, value in values:
         try:
-            # Coarse first: nanoseconds of a far year would wrap around unseen.
-            microseconds = np.array(texts, dtype="datetime64[us]").astype(np.int64)
-            if (np.abs(microseconds) >= _FARTHEST_MS * 1e3).any():
-                raise OverflowError
-            nanoseconds = np.array(texts, dtype="datetime64[ns]").astype(np.int64)
-        except Warning:
-            raise ValueError("not a date") from None
-    if any(zoned):
-        nanoseconds -= np.array([_ahead_of_utc(match) for match in zoned], dtype=np.int64)
-    return nanoseconds
+            prompt, output, arrival, ids = _request(value)
+            if taken.prompt and bool(taken.arrival) != (arrival is not None):
+                raise ValueError("some requests have a timestamp and some have none")
+        except ValueError as error:
+            taken.leave_out(f"{unit} {number}", error)
+            continue
+        if not taken.room():
+            return
+        taken.prompt.append(prompt)
+        taken.output.append(output)
+        if arrival is not None:
+            taken.arrival.append(arrival)
+        if ids is not None and len(taken.starts) == len(taken.prompt):  # as long as every request has them
+            taken.ids.extend(ids)
+            taken.starts.append(len(taken.ids))
 
 
-def _ahead_of_utc(zoned: re.Match[str] | None) -> int:
-    """Nanoseconds that a time is ahead of UTC."""
-    if zoned is None or zoned[2] is None:
-        return 0
-    minutes = 60 * int(zoned[3]) + int(zoned[4] or 0)
-    return (-minutes if zoned[2] == "-" else minutes) * 60 * 10**9
+def _request(row: Any) -> tuple[int, int, int | None, list[int] | None]:
+    """Prompt, output, arrival in nanoseconds and prefix hashes of one JSON value."""
+    if isinstance(row, ValueError):
+        raise row
+    if isinstance(row, list) and len(row) == 2:
+        return _whole(row[0]), _whole(row[1]), None, None
+    named = row if isinstance(row, dict) else {}
+    keys = [next((name for name in names if name in named), "") for names in (_PROMPT, _OUTPUT)]
+    if not all(keys):
+        if "conversations" in named:
+            raise ValueError("holds conversations, not lengths: count their tokens first")
+        raise ValueError(f"an object with input_length and output_length is needed, got {clip(row)}")
+    prompt, output = (_whole(row[key]) for key in keys)
+    arrival = None if row.get("timestamp") is None else trace_times.of_json(row["timestamp"])
+    ids = row.get("hash_ids")
+    return prompt, output, arrival, _hashes(ids, prompt) if isinstance(ids, list) else None
 
 
-def _clip(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"a length must be a whole number of tokens, got {clip(value)}")
+    return _length(str(value))
+
+
+def _hashes(ids: list[Any], prompt: int) -> list[int]:
+    if not all(type(id) is int and 0 <= id < _HASHES for id in ids):
+        raise ValueError(f"hash_ids must be whole numbers from 0 to 2**30 - 1, got {clip(ids)}")
+    if len(ids) != -(-prompt // TOKENS_PER_HASH):
+        raise ValueError(
+            f"a prompt of {prompt:,} tokens has {-(-prompt // TOKENS_PER_HASH)} hash ids, one for each "
+            f"{TOKENS_PER_HASH} tokens; got {len(ids)}"
+        )
+    return ids

@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from pagedlab import published, traces
-from pagedlab.traces import MAX_REQUESTS, MAX_TOKENS, PrefixHashes, WorkloadError
+from pagedlab.trace_table import MAX_REQUESTS, MAX_TOKENS, PrefixHashes, Skipped, Table, WorkloadError
 
 __all__ = [
     "MAX_REQUESTS",
     "MAX_TOKENS",
     "PrefixHashes",
+    "Skipped",
     "Workload",
     "WorkloadError",
     "load",
@@ -45,7 +46,8 @@ class Workload:
 
     `prompt` and `output` are int64 arrays of tokens, at least 1 each. `arrival_ns` are nanoseconds
     since the first arrival, or None when nothing is known: then all are there from the start.
-    `prefix_hashes` tells which prompts begin alike, or None when nobody knows.
+    `prefix_hashes` tells which prompts begin alike, or None when nobody knows. `skipped` is what was left
+    out when a file was read with `tolerant`.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Workload:
     output: np.ndarray
     arrival_ns: np.ndarray | None = None
     prefix_hashes: PrefixHashes | None = None
+    skipped: Skipped | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)
@@ -139,33 +142,35 @@ class Workload:
 # ---- from a file ----------------------------------------------------------------------------
 
 
-def load(path: str | Path, *, progress: bool = True) -> Workload:
-    """Read a file of requests: Azure's CSV, ShareGPT's as Vidur keeps it, Mooncake's CSV or JSON lines.
+def load(path: str | Path, *, progress: bool = True, tolerant: bool = False) -> Workload:
+    """Read a file of requests: Azure's CSV, ShareGPT's lengths, Mooncake's JSON lines, two plain columns.
 
     `pagedlab.traces` lists the columns and keys. A long file shows a progress bar on standard error.
-    Raises `WorkloadError` with file and line for a row that is not a request, `OSError` for a file that
-    cannot be read.
+    Raises `WorkloadError` with file and line for a row that is not a request, or, with `tolerant`, leaves
+    such rows out and counts them in `Workload.skipped`, as long as nine of ten are requests; `OSError` for a
+    file that cannot be read.
     """
     path = Path(path)
-    return _recorded(traces.read_file(path, progress=progress), path.name)
+    return _recorded(traces.read_file(path, progress=progress, tolerant=tolerant), path.name)
 
 
-def parse(text: str, name: str = "pasted") -> Workload:
+def parse(text: str, name: str = "pasted", *, tolerant: bool = False) -> Workload:
     """Read the same from text.
 
     >>> parse("num_prefill_tokens,num_decode_tokens\\n74,918\\n290,905\\n").prompt
     array([ 74, 290])
     >>> parse('{"input_length": 600, "output_length": 5, "hash_ids": [7, 8]}').prefix_hashes[0]
     (7, 8)
+    >>> parse("74,918\\n290,zero\\n" + "1,1\\n" * 9, tolerant=True).skipped.rows
+    1
     """
-    return _recorded(traces.read_text(text, name), name)
+    return _recorded(traces.read_text(text, name, tolerant=tolerant), name)
 
 
-def _recorded(table: traces.Table, name: str) -> Workload:
+def _recorded(table: Table, name: str) -> Workload:
     source = f"{len(table.prompt):,} rows of {name}"
-    return Workload(
-        name, "recorded", source, table.prompt, table.output, table.arrival_ns, table.prefix_hashes
-    )
+    columns = table.prompt, table.output, table.arrival_ns, table.prefix_hashes, table.skipped
+    return Workload(name, "recorded", source, *columns)
 
 
 # ---- from published quantiles and from formulas ---------------------------------------------

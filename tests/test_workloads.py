@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
 from datetime import date
 
 import numpy as np
 import pytest
 
-from pagedlab import published, traces, workloads
+from pagedlab import published, trace_table, traces, workloads
 from pagedlab.workloads import WorkloadError
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -220,7 +222,10 @@ def test_without_hashes_every_token_is_the_requests_own():
     "line, words",
     [
         ("{", "line 3: not JSON"),
-        ("[1, 2]", r"line 3: an object with input_length and output_length is needed, got \[1, 2\]"),
+        ("[1, 2, 3]", r"line 3: an object with input_length and output_length is needed, got \[1, 2, 3\]"),
+        ("7", "line 3: an object with input_length and output_length is needed, got 7"),
+        ("[" * 100_000, "line 3: not JSON"),
+        ('{"conversations": [{"from": "human", "value": "hi"}]}', "line 3: holds conversations, not lengths"),
         ('{"input_length": 5}', "line 3: an object with input_length and output_length is needed"),
         (ROUND.replace("1100", '"1100"'), "line 3: a length must be a whole number of tokens, got '1100'"),
         (ROUND.replace("1100", "true"), "line 3: a length must be .* got True"),
@@ -252,6 +257,101 @@ def test_a_whole_mooncake_file_loads_with_its_shared_prefixes(trace_path):
     first = workload.first(10)
     assert len(first) == 10 and first.prefix_hashes[9] == workload.prefix_hashes[9]
     assert workload.with_spread(0.5).prefix_hashes is None
+
+
+# ---- other forms of the same, and what is wrong with real files -----------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("plain.csv", "74,918\n290,905\n"),
+        ("plain.txt", "74\t918\n290\t905"),
+        ("excel.csv", "\ufeffprompt_tokens;completion_tokens\n74;918\n290;905\n"),
+        ("burst.csv", "Model,Request tokens,Response tokens\nA,74,918\nB,290,905\n"),
+        ("pairs.jsonl", "[74, 918]\n[290, 905]\n"),
+        ("CAPITALS.JSONL", '{"input_length": 74, "output_length": 918}\n{"prompt": 290, "output": 905}\n'),
+        ("bom.jsonl", '\ufeff{"input_length": 74, "output_length": 918}\n{"prompt": 290, "output": 905}'),
+        ("list.json", '[{"prompt_len": 74, "output_len": 918},\n {"prompt_len": 290, "output_len": 905}]\n'),
+        ("list-of-pairs.json", "[[74,918],[290,905]]"),
+        ("no-suffix", '{"num_prefill_tokens": 74, "num_decode_tokens": 918}\n[290, 905]\n'),
+    ],
+)
+def test_the_same_two_requests_in_every_form(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    for workload in (workloads.load(path), workloads.parse(content)):
+        assert workload.prompt.tolist() == [74, 290] and workload.output.tolist() == [918, 905]
+
+
+def test_a_long_list_is_read_in_pieces_that_cut_its_items_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(traces, "_CHUNK", 7)
+    path = tmp_path / "list.json"
+    path.write_text("[" + ", ".join(f'{{"prompt": {n}, "output": 1}}' for n in range(1, 40)) + "]")
+    assert workloads.load(path).prompt.tolist() == list(range(1, 40))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_can_be_read(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("prompt,output\n3,4\n",))
+    writer.start()
+    assert workloads.load(path).stored.tolist() == [6]
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("1,2,3\n4,5,6\n", "line 1: no column of prompt lengths"),
+        ("a,b\n1,2\n", "line 1: no column of prompt lengths"),
+        ("[[1, 2], [3, 4], [5", r"item 3: not JSON, or cut off: '\[5'"),
+        ("[[1, 2], nonsense]", "item 2: not JSON, or cut off"),
+        ("[" + "[" * 100_000, "item 1: not JSON"),
+        ("prompt,output\n" + "9" * traces.MAX_LINE, "line 2: longer than 1,048,576 characters"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_one_error(text, words):
+    with pytest.raises(WorkloadError, match="^trace, " + words):
+        workloads.parse(text, name="trace")
+
+
+def test_bad_rows_are_left_out_and_counted_where_that_is_asked_for():
+    rows = "".join(f"2023-11-16 18:17:{second:02},{second + 1},8\n" for second in range(60))
+    bad = "2023-11-16 18:18:00,0,8\n2023-11-16 18:18:01,-1,8\nnever,1,1\n2023-11-16 18:18:02,12"
+    with pytest.raises(WorkloadError, match="line 62: .* got '0'"):
+        workloads.parse(HEADER + rows + bad)
+    workload = workloads.parse(HEADER + rows + bad, tolerant=True)
+    assert len(workload) == 60 and workload.skipped.rows == 4
+    assert workload.skipped.reasons == (
+        ("line 62: a length must be 1 to 10,000,000 tokens, got '0'", 2),
+        ("line 65: 2 column(s) only: ['2023-11-16 18:18:02', '12']", 1),
+        ("line 64: 'never' is not a date and time", 1),
+    )
+    assert "2 row(s) left out, first line 62" in str(workload.skipped)
+
+
+def test_a_json_line_cut_off_in_the_middle_is_left_out_and_counted():
+    workload = workloads.parse(ROUND * 10 + ROUND[:40], tolerant=True)
+    assert len(workload) == len(workload.prefix_hashes) == 10
+    assert workload.skipped.rows == 1 and "line 11: not JSON" in str(workload.skipped)
+
+
+def test_a_file_that_is_mostly_no_requests_is_refused_all_the_same():
+    with pytest.raises(WorkloadError, match="3 of 13 rows are no requests, more than 10%.*first line 12"):
+        workloads.parse("prompt,output\n" + "1,1\n" * 10 + "0,1\n" * 3, tolerant=True)
+
+
+def test_what_lies_beyond_the_most_requests_is_an_error_or_said_to_be_unread(monkeypatch):
+    monkeypatch.setattr(trace_table, "MAX_REQUESTS", 3)
+    for text in ("prompt,output\n" + "5,6\n" * 4, "[5, 6]\n" * 4):
+        with pytest.raises(WorkloadError, match="more than 3 requests"):
+            workloads.parse(text)
+        workload = workloads.parse(text, tolerant=True)
+        assert len(workload) == 3 and "goes on after 3 requests; the rest was not read" in str(
+            workload.skipped
+        )
 
 
 def test_a_jsonl_file_is_read_as_json_whatever_it_begins_with(tmp_path):
