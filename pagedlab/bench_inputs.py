@@ -48,6 +48,8 @@ class Settings:
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed={self.seed}: must be 0 to 2**63 - 1")
         if self.q_heads % self.kv_heads:
             raise ValueError(f"q_heads={self.q_heads}: must be a multiple of kv_heads={self.kv_heads}")
         if (

@@ -109,6 +109,8 @@ def copy_lessons(folder: Path, source: Path | None = None) -> Copied:
     except OSError as error:
         at = f" ({error.filename})" if error.filename and str(error.filename) != str(folder) else ""
         raise LabError(f"cannot write lessons to {folder}: {error.strerror or error}{at}") from error
+    except RuntimeError as error:  # ~somebody whom nobody knows here, or a link to itself
+        raise LabError(f"cannot find {folder}: {error}") from error
     return Copied(str(folder), False, **{field: tuple(names) for field, names in done.items()})
 
 
@@ -181,9 +183,11 @@ def _port(text: str) -> int:
 def _bring(folder: Path, name: str, content: bytes, handed_out: str | None) -> tuple[str, Any]:
     """Settle one file; says which list of `Copied` it belongs to and the entry for it."""
     target = folder / name
-    if not target.exists():
+    if not os.path.lexists(target):
         _replace(target, content)
         return "written", name
+    if not target.exists():
+        return "kept", name  # a link of the learner's to what is away at the moment
     theirs, shipped = _hash(target.read_bytes()), _hash(content)
     if theirs == shipped:
         return "unchanged", name
@@ -193,7 +197,7 @@ def _bring(folder: Path, name: str, content: bytes, handed_out: str | None) -> t
     if handed_out == shipped:
         return "kept", name
     beside = target.with_name(f"{target.stem}.new-{shipped[:8]}{target.suffix}")
-    if not beside.exists():
+    if not os.path.lexists(beside):
         _replace(beside, content)
     return "beside", (name, beside.relative_to(folder).as_posix())
 
@@ -210,7 +214,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     """Hashes by file name; a manifest that is gone or damaged only means that every file counts as edited."""
     try:
         read = json.loads((folder / MANIFEST).read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return {k: v for k, v in read.items() if isinstance(v, str)} if isinstance(read, dict) else {}
 

@@ -90,13 +90,26 @@ def test_a_folder_that_was_full_already_loses_nothing(source: Path, mine: Path) 
     assert (mine / "notes.txt").read_text() == "notes"
 
 
-@pytest.mark.parametrize("damage", ["", "[1, 2]", "{not json", '{"00-start-here.ipynb": 7}'])
+@pytest.mark.parametrize("damage", ["", "[1, 2]", "{not json", "[" * 100_000, '{"00-start-here.ipynb": 7}'])
 def test_a_damaged_manifest_counts_every_file_as_edited(source: Path, mine: Path, damage: str) -> None:
     copy_lessons(mine, source)
     (mine / lab.MANIFEST).write_text(damage)
     (source / FIRST).write_text("first, version 2")
     assert [name for name, _ in copy_lessons(mine, source).beside] == [FIRST]
     assert (mine / FIRST).read_text() == "first, version 1"
+
+
+def test_a_link_to_what_is_away_is_the_learners(source: Path, mine: Path) -> None:
+    mine.mkdir()
+    (mine / FIRST).symlink_to("my-answers-elsewhere.ipynb")
+    copied = copy_lessons(mine, source)
+    assert copied.kept == (FIRST,) and copied.written == (SECOND, "data/lengths.csv")
+    assert os.readlink(mine / FIRST) == "my-answers-elsewhere.ipynb"
+
+
+def test_a_home_that_is_nobodys_is_one_line(source: Path) -> None:
+    with pytest.raises(LabError, match="cannot find ~nobody-of-this-name/x"):
+        copy_lessons(Path("~nobody-of-this-name/x"), source)
 
 
 def test_a_deleted_lesson_comes_back(source: Path, mine: Path) -> None:
