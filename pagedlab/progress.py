@@ -1,7 +1,8 @@
 """What a learner has done, in one small JSON file beside the lessons.
 
     {"predictions": {"waste-reserve": 40.0},
-     "exercises": {"waste": {"passed": 4, "total": 6, "solved": false}}}
+     "exercises": {"waste": {"passed": 4, "total": 6, "solved": false}},
+     "seed": 481516}
 
 The file belongs to the learner, who may read, edit or delete it. So it is written whole or not at all, what
 this version does not know stays in it, and a file that does not read as above is never overwritten.
@@ -115,6 +116,20 @@ def record_check(name: str, passed: int, total: int, *, path: str | os.PathLike[
     before = progress.get("exercises", name)
     solved = passed == total or (isinstance(before, dict) and before.get("solved") is True)
     progress.set("exercises", name, {"passed": passed, "total": total, "solved": solved})
+
+
+def learner_seed(*, path: str | os.PathLike[str] = FILE) -> int:
+    """A number of this learner's own: drawn when first asked for, kept in the file, from then on the same.
+
+    Checks draw inputs from it, so that a class can compare notes and no answers. Raises ProgressError when
+    it cannot be read or kept.
+    """
+    progress = Progress(path)
+    content = progress._read()
+    if type(content.get("seed")) is not int:
+        content["seed"] = secrets.randbelow(10**6)
+        progress._write(content)
+    return int(content["seed"])
 
 
 def _known(kind: str) -> str:

@@ -1,44 +1,91 @@
-"""What an exercise is made of, and how a check of it reports."""
+"""What an exercise is made of, what a check of it finds, and how that reads."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
-from pagedlab.exercises.runner import PRINTED, Outcome, plain, run
+from pagedlab.exercises.plain import brief
+from pagedlab.exercises.runner import PRINTED, SECONDS
 
 Arguments = tuple[Any, ...]
+Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One public check: what it is about, and the arguments to call the solution with."""
+class Check:
+    """One public check: what it is about, and what draws the arguments (plain data) of one try."""
 
     about: str
-    arguments: Arguments
+    draw: Callable[[random.Random], Arguments]
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """A known mistake, recognised by the answers it gives: `answer` makes the same mistake."""
+    """A known mistake, recognised by the answers it gives: `solution` makes the same mistake."""
 
     hint: str
-    answer: Callable[..., Any]
+    solution: Callable[..., Any]
+
+
+def call(solution: Callable[..., Any], convert: Convert, *arguments: Any) -> Any:
+    """The plain way to try a solution: call it."""
+    return solution(*map(convert, arguments))
+
+
+def same(got: Any, expected: Any) -> bool:
+    """Whether two plain values agree: numbers within rounding, whatever their type; truth values are none.
+
+    >>> same([3.0, 0.1 + 0.2], [3, 0.3]), same(True, 1), same([3], 3)
+    (True, False, False)
+    """
+    if isinstance(expected, list | tuple):
+        return isinstance(got, list | tuple) and len(got) == len(expected) and all(map(same, got, expected))
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in (got, expected)):
+        return type(got) is type(expected) and bool(got == expected)
+    try:
+        return got == expected or math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9)
+    except OverflowError:
+        return False
+
+
+def differ(exercise: Exercise, arguments: Arguments, expected: Any, got: Any) -> tuple[str, str, str]:
+    """What was tried, expected and got, in words: the call with the names that the solution's own has."""
+    names = inspect.signature(exercise.reference).parameters
+    tried = ", ".join(f"{name}={brief(value)}" for name, value in zip(names, arguments, strict=False))
+    return tried, brief(expected), brief(got)
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """`trials` draws the public checks; `reference` answers them; `same` compares two answers."""
+    """A task with its public checks, the right answer and the known wrong ones.
+
+    A try runs `drive(solution, convert, *arguments)` in the learner's process. Its plain answer and that of
+    the `reference` go through `view(answer, *arguments)`, which leaves of an answer only what must be right
+    (a block's number need not, how many there are must), and then `same` decides. `valid(*arguments)` says
+    what the task allows, for an input that is being shrunk. `forms` are the kinds of sequence that solutions
+    may expect; one that fails with the first is tried with the next.
+    """
 
     name: str
-    hints: tuple[str, ...]
-    trials: Callable[[random.Random], Sequence[Trial]]
+    hints: tuple[str, str, str]
+    checks: tuple[Check, ...]
     reference: Callable[..., Any]
-    same: Callable[[Any, Any], bool]
     misconceptions: tuple[Misconception, ...]
+    drive: Callable[..., Any] = call
+    view: Callable[..., Any] = lambda answer, *arguments: answer
+    same: Callable[[Any, Any], bool] = same
+    valid: Callable[..., bool] = lambda *arguments: True
+    differ: Callable[[Exercise, Arguments, Any, Any], tuple[str, str, str]] = differ
+    picture: Callable[..., str] = lambda *arguments: ""
+    remark: Callable[[Sequence[Any]], str] = lambda answers: ""
+    forms: tuple[str, ...] = ("lists", "arrays", "tensors")
+    seconds: float = SECONDS
 
 
 @dataclass(frozen=True)
@@ -51,90 +98,81 @@ class Finding:
     got: str
     hint: str = ""
     printed: str = ""
+    picture: str = ""
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """What there is to say, by name."""
+        yield "tried", self.tried
+        yield "", self.picture
+        yield "expected", self.expected
+        yield "got", self.got
+        more = f"\n... (its first {PRINTED} characters)" if len(self.printed) >= PRINTED else ""
+        yield "printed", self.printed.rstrip("\n") + more
+        yield "hint", self.hint
 
     def __str__(self) -> str:
-        lines = [
-            self.about,
-            f"  tried     {self.tried}",
-            f"  expected  {self.expected}",
-            f"  got       {self.got}",
-        ]
-        for number, line in enumerate(self.printed.splitlines()):
-            lines.append(f"  {'' if number else 'printed':<9} {line}")
-        if len(self.printed) >= PRINTED:
-            lines.append(f"{'':<12}... (its first {PRINTED} characters)")
-        return "\n".join(lines + ([f"  hint      {self.hint}"] if self.hint else []))
+        lines = [self.about]
+        for name, text in self.rows():
+            for number, line in enumerate(text.splitlines()):
+                lines.append(f"  {'' if number else name:<9} {line}".rstrip())
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        left, pre = "style='text-align:left;vertical-align:top'", "style='margin:0;white-space:pre-wrap'"
+        rows = "".join(
+            f"<tr><th {left}>{name}</th><td {left}><pre {pre}>{escape(text)}</pre></td></tr>"
+            for name, text in self.rows()
+            if text
+        )
+        return f"<p><b>{escape(self.about)}</b></p><table>{rows}</table>"
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found; `print` it, or let the notebook show it."""
+    """What a check found; `print` it, or let the notebook show it.
+
+    `smallest` is the smallest input that was found to fail, in the same way as the first of `findings` where
+    the way is known.
+    """
 
     passed: bool
     summary: str
     findings: tuple[Finding, ...]
     public_passed: int
     public_total: int
+    smallest: Finding | None = None
+    remarks: tuple[str, ...] = ()
+
+    def remarked(self, remark: str) -> CheckReport:
+        """The same with one more remark."""
+        return replace(self, remarks=(*self.remarks, remark))
+
+    def parts(self) -> tuple[Finding, ...]:
+        """The findings as they are shown: the smallest first, and no hint twice."""
+        if self.smallest is None:
+            return self.findings
+        said = self.smallest.hint
+        rest = (replace(finding, hint="") if finding.hint == said else finding for finding in self.findings)
+        return (self.smallest, *rest)
 
     def __str__(self) -> str:
-        return "\n\n".join([self.summary, *map(str, self.findings)])
+        return "\n\n".join([self.summary, *self.remarks, *map(str, self.parts())])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{escape(text)}</p>" for text in (self.summary, *self.remarks))
+        return said + "".join(finding._repr_html_() for finding in self.parts())
 
-def check_exercise(exercise: Exercise, solution: Callable[..., Any], seed: int | None) -> CheckReport:
-    """Run the public checks of one exercise."""
-    trials = exercise.trials(random.Random(seed))
-    outcomes = run(solution, [trial.arguments for trial in trials])
-    expected = [exercise.reference(*trial.arguments) for trial in trials]
-    right = [
-        outcome.returned and exercise.same(outcome.value, answer)
-        for outcome, answer in zip(outcomes, expected, strict=True)
-    ]
-    hint = _recognise(exercise, trials, outcomes, right)
-    findings = tuple(
-        Finding(
-            trial.about,
-            _call(exercise, trial.arguments),
-            _clip(plain(answer)),
-            outcome.text,
-            hint if outcome.returned else "",
-            outcome.printed,
-        )
-        for trial, answer, outcome, passed in zip(trials, expected, outcomes, right, strict=True)
-        if not passed
-    )
-    passed = sum(right)
-    summary = f"{passed} of {len(trials)} public checks passed"
-    return CheckReport(not findings, summary, findings, passed, len(trials))
-
-
-def _recognise(
-    exercise: Exercise, trials: Sequence[Trial], outcomes: Sequence[Outcome], right: Sequence[bool]
-) -> str:
-    """The hint of the mistake that gives every wrong answer seen, or nothing."""
-    wrong = [
-        (trial, outcome)
-        for trial, outcome, passed in zip(trials, outcomes, right, strict=True)
-        if outcome.returned and not passed
-    ]
-    if not wrong:
-        return ""
-    for misconception in exercise.misconceptions:
-        if all(
-            exercise.same(outcome.value, misconception.answer(*trial.arguments)) for trial, outcome in wrong
-        ):
-            return misconception.hint
-    return ""
-
-
-def _call(exercise: Exercise, arguments: Arguments) -> str:
-    """The arguments with the names that they have in the exercise."""
-    names = inspect.signature(exercise.reference).parameters
-    return ", ".join(f"{name}={_clip(value)}" for name, value in zip(names, arguments, strict=True))
-
-
-def _clip(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:100]} ... ({len(text):,} characters)"
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "passed": self.passed,
+            "summary": self.summary,
+            "public_passed": self.public_passed,
+            "public_total": self.public_total,
+            "remarks": list(self.remarks),
+            "smallest": None if self.smallest is None else vars(self.smallest),
+            "findings": [vars(finding) for finding in self.findings],
+        }

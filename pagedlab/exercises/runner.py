@@ -1,19 +1,25 @@
-"""Runs a learner's code where it can do no harm: in a forked child, with limits.
+"""Runs a learner's code where it can do no harm: in a process of its own, with limits.
 
-The child sends JSON lines: what a call prints, as it prints it, then the call's answer. So what came
-before a crash or an endless loop is kept, and the parent never unpickles anything. Of what a call prints
-through Python the first characters are kept (`PRINTED`), the rest is dropped. Where a process cannot fork
-(Windows, a browser), the code runs here, without limits on time or memory.
+    fork     Linux: the child begins as a copy of this process, so that anything can be handed over
+    spawn    elsewhere, and where a GPU is in use, which does not survive a fork: a fresh Python, and the code
+             goes there by cloudpickle
+    here     a browser has no processes: the code runs in ours, without limits
+
+A child answers in lines of JSON, each behind a token that it was given, so that stray writes are no answers;
+nothing that comes from it is ever unpickled. What a call prints is sent as it is printed, its first `PRINTED`
+characters, so that what came before a crash or an endless loop is kept. When the calls are over, the child's
+whole process group is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
+import secrets
 import select
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -22,104 +28,289 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagedlab.exercises.plain import brief, pack, plain, unpack
+
 SECONDS = 10.0
 """For all calls together."""
+START_SECONDS = 60.0
+"""For a fresh Python to import what the code needs."""
 PRINTED = 500
 """Characters that are kept of what one call prints."""
 _MEMORY_BYTES = 2 << 30
 _LONGEST_ANSWER = 1 << 20
+_PIPE = 3
+"""Where a child answers; next to the three standard ones it is the only file that it keeps."""
+
+Job = Callable[..., Any]
+Calls = Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: it returned a value, or `text` says what happened instead.
+    """What one call did, in words in `text`.
 
-    `printed` is what it wrote to standard output and standard error, its first `PRINTED` characters.
+    `kind` is "returned" (`value` is the answer), "raised" (`value` names the exception's class), "ended" (the
+    process did, or its time) or "unreached". `printed` is what the call wrote to standard output and standard
+    error, its first `PRINTED` characters.
     """
 
-    returned: bool
+    kind: str
     value: Any
     text: str
     printed: str = ""
 
 
+def way() -> str:
+    """How code is run here: "fork", "spawn" or "here"."""
+    if sys.platform == "emscripten":
+        return "here"
+    torch = sys.modules.get("torch")
+    on_gpu = torch is not None and torch.cuda.is_initialized()
+    return "fork" if sys.platform.startswith("linux") and not on_gpu else "spawn"
+
+
 def run(
-    solution: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, seconds: float = SECONDS
+    job: Job, calls: Calls, *, seconds: float = SECONDS, before: Callable[[], object] | None = None
 ) -> list[Outcome]:
-    """Call `solution` once with each of `calls`; one outcome each, whatever it does."""
-    if not hasattr(os, "fork"):
-        lines: list[str] = []
-        for arguments in calls:
-            _answer(solution, arguments, lines.append)
-        return _outcomes(lines)[0]
-    lines, ending = _in_a_child(solution, calls, seconds)
-    outcomes, printed = _outcomes(lines)
-    del outcomes[len(calls) :]
-    if len(outcomes) < len(calls):
-        outcomes.append(Outcome(False, None, ending, printed))
-    return outcomes + [Outcome(False, None, "not reached")] * (len(calls) - len(outcomes))
+    """Call `job` once with each of `calls`; one outcome each, whatever it does.
+
+    A call that ends the process does not end the check: the others go on in a new one. `before` is called
+    first in every forked child.
+    """
+    outcomes: list[Outcome] = []
+    left = seconds
+    while len(outcomes) < len(calls):
+        rest = calls[len(outcomes) :]
+        inbox = _Inbox(len(rest))
+        ending = {"here": _here, "fork": _forked, "spawn": _spawned}[way()](job, rest, left, inbox, before)
+        outcomes += inbox.outcomes
+        left -= time.monotonic() - inbox.started
+        if not inbox.full:
+            too_long = f"no answer within {seconds:g} seconds: an endless loop?"
+            outcomes.append(Outcome("ended", None, inbox.failed or ending or too_long, inbox.printed))
+        if not (inbox.full or (ending and inbox.ready and left > 0)):
+            break
+    return outcomes + [Outcome("unreached", None, "not reached")] * (len(calls) - len(outcomes))
 
 
-def _in_a_child(
-    solution: Callable[..., Any], calls: Sequence[tuple[Any, ...]], seconds: float
-) -> tuple[list[str], str]:
-    """The complete lines that the child wrote, and how it ended."""
+# -- The three ways. Each fills the inbox and says how the child ended; "" when its time was over.
+
+
+def _here(job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: object) -> str:
+    for arguments in calls:
+        _answer(job, arguments, inbox.take)
+    return ""
+
+
+def _forked(
+    job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: Callable[[], object] | None
+) -> str:
     read_end, write_end = os.pipe()
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         os.close(read_end)
-        _be_the_child(solution, calls, write_end)
+        os.setpgid(0, 0)
+        _serve(write_end, inbox.token, lambda: (job, calls), before)
     os.close(write_end)
+    with contextlib.suppress(OSError):  # whichever of the two comes first
+        os.setpgid(child, child)
+
+    def alive() -> bool:  # asked without reaping: until then nobody else can be given its number
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+
     try:
-        received, in_time = _read_until(
-            read_end, time.monotonic() + seconds, 2 * _LONGEST_ANSWER * len(calls)
-        )
+        ending = _listen(read_end, inbox, seconds, alive)
+        wait_until = time.monotonic() + 1  # the pipe may close a moment before the process ends
+        while ending is None and not inbox.full and alive() and time.monotonic() < wait_until:
+            time.sleep(0.005)
+        killed_here = alive()
     finally:
         os.close(read_end)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+        _kill_group(child)
         _, status = os.waitpid(child, 0)
-    lines = received.decode("utf-8", "replace").split("\n")[:-1]
-    if not in_time:
-        return lines, f"no answer within {seconds:g} seconds: an endless loop?"
-    if os.WIFSIGNALED(status):
-        return lines, f"the process died of {signal.Signals(os.WTERMSIG(status)).name}"
-    return lines, "the process ended without an answer"
+    if ending is None:
+        ending = "it closed its way to answer" if killed_here else _how(os.waitstatus_to_exitcode(status))
+    return ending
 
 
-def _read_until(descriptor: int, deadline: float, most: int) -> tuple[bytes, bool]:
-    """What arrives before the other side closes; False when the deadline or the limit came first."""
-    received = bytearray()
-    while (left := deadline - time.monotonic()) > 0 and len(received) <= most:
-        if not select.select([descriptor], [], [], left)[0]:
-            break
-        chunk = os.read(descriptor, 1 << 16)
-        if not chunk:
-            return bytes(received), True
-        received += chunk
-    return bytes(received), False
+def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: object) -> str:
+    from pagedlab.exercises.handover import pickled
 
-
-def _be_the_child(solution: Callable[..., Any], calls: Sequence[tuple[Any, ...]], write_end: int) -> None:
+    paths = [path for path in sys.path if path]
+    posix = os.name == "posix"
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from pagedlab.exercises import runner; runner.serve_stdin()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        process_group=0 if posix else None,
+    )
+    assert child.stdin is not None and child.stdout is not None
+    letter = inbox.token.encode() + pickled((job, calls))
     try:
-        import faulthandler
-        import resource
+        if not posix:  # no select on pipes
+            inbox.feed(child.communicate(letter, timeout=START_SECONDS + seconds)[0])
+            return _how(child.wait())
+        with contextlib.suppress(BrokenPipeError), child.stdin:
+            child.stdin.write(letter)
+        ending = _listen(child.stdout.fileno(), inbox, seconds, lambda: child.poll() is None)
+        return _how(child.wait(1)) if ending is None and not inbox.full else ending or ""
+    except subprocess.TimeoutExpired:
+        return ""
+    finally:
+        _kill_group(child.pid) if posix else child.kill()
+        child.stdout.close()
+        child.wait()
 
-        faulthandler.disable()  # a crash is the parent's to report
-        if "torch" in sys.modules:  # the parent's pool of threads did not come along: waiting for it hangs
-            sys.modules["torch"].set_num_threads(1)
-        with contextlib.suppress(ValueError, OSError):
-            in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (in_use + _MEMORY_BYTES, resource.RLIM_INFINITY))
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(nowhere, standard)
-        with open(write_end, "wb", buffering=0) as pipe:
+
+def serve_stdin() -> None:
+    """What a spawned child does: reads its letter, answers on standard output, ends."""
+    import pickle
+
+    answers, letter = os.dup(1), sys.stdin.buffer.read()
+    size = len(_Inbox(0).token)
+    _serve(answers, letter[:size].decode(), lambda: pickle.loads(letter[size:]), None)
+
+
+def _kill_group(child: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+
+
+def _how(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "the process was killed (SIGKILL), as happens when the machine's memory is used up"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"the process died of {signal.Signals(-code).name}"
+    return f"the process ended without an answer (exit code {code})"
+
+
+# -- Our side of the pipe.
+
+
+class _Inbox:
+    """A child's messages, as far as they have come: the outcomes, and what was printed since the last."""
+
+    def __init__(self, expected: int) -> None:
+        self.token = secrets.token_hex(16)
+        self.outcomes: list[Outcome] = []
+        self.printed = ""
+        self.ready = False
+        self.failed = ""
+        self.started = time.monotonic()
+        self.room = (2 * expected + 1) * _LONGEST_ANSWER
+        self._expected = expected
+        self._rest = b""
+
+    @property
+    def full(self) -> bool:
+        return len(self.outcomes) >= self._expected
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes as they came: lines, parts of lines, anything."""
+        self.room -= len(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > 2 * _LONGEST_ANSWER:
+            self.room = 0
+        for line in lines:
+            _, token, text = line.decode("utf-8", "replace").rpartition(self.token)
+            if token:
+                self.take(text)
+
+    def take(self, text: str) -> None:
+        """Take in one message."""
+        try:
+            message = unpack(text)
+        except ValueError:
+            message = {"raised": "", "text": "an answer that cannot be read"}
+        match message:
+            case {"ready": True}:
+                self.ready, self.started = True, time.monotonic()
+            case {"failed": str(text)}:
+                self.failed = f"it cannot be started in a process of its own: {text}"
+            case {"printed": str(text)}:
+                self.printed = (self.printed + text)[:PRINTED]
+            case {"value": value} if not self.full:
+                self._add("returned", value, brief(value, 200))
+            case {"raised": str(name), "text": str(text)} if not self.full:
+                self._add("raised", name, text)
+
+    def _add(self, kind: str, value: Any, text: str) -> None:
+        self.outcomes.append(Outcome(kind, value, text, self.printed))
+        self.printed = ""
+
+
+def _listen(descriptor: int, inbox: _Inbox, seconds: float, alive: Callable[[], bool]) -> str | None:
+    """Read until all is answered or the child is gone (None), or say why not: "" when the time was over."""
+    while not inbox.full:
+        deadline = inbox.started + (seconds if inbox.ready else START_SECONDS)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return ""
+        if inbox.room <= 0:
+            return "it wrote more than a check reads"
+        gone = not alive()  # a child of the child may hold the pipe open
+        if select.select([descriptor], [], [], 0 if gone else min(left, 0.1))[0]:
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                return None
+            inbox.feed(chunk)
+        elif gone:
+            return None
+    return None
+
+
+# -- The child's side.
+
+
+def _serve(
+    descriptor: int, token: str, load: Callable[[], tuple[Job, Calls]], before: Callable[[], object] | None
+) -> None:
+    try:
+        if before is not None:
+            before()
+        _restrict(descriptor)
+        with open(_PIPE, "wb") as pipe:
+
+            def send(text: str) -> None:
+                pipe.write(f"{token}{text}\n".encode())
+                pipe.flush()
+
+            try:
+                job, calls = load()
+            except BaseException as error:
+                send(pack({"failed": _in_words(error)}))
+                return
+            send(pack({"ready": True}))
             for arguments in calls:
-                _answer(solution, arguments, lambda line: pipe.write((line + "\n").encode()))
+                _answer(job, arguments, send)
     finally:
         os._exit(0)
+
+
+def _restrict(descriptor: int) -> None:
+    """Limits on memory; no file open but the pipe; no threads that did not come along."""
+    import faulthandler
+
+    faulthandler.disable()  # a crash is the parent's to report
+    if "torch" in sys.modules:  # the parent's pool of threads did not come along: waiting for it hangs
+        sys.modules["torch"].set_num_threads(1)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        # Private memory, not address space: of that a GPU's driver reserves more than any machine has.
+        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (data + _MEMORY_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(descriptor, _PIPE)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    os.closerange(_PIPE + 1, 1 << 20)
 
 
 class _Head(io.TextIOBase):
@@ -138,54 +329,33 @@ class _Head(io.TextIOBase):
         return len(text)
 
 
-def _answer(solution: Callable[..., Any], arguments: tuple[Any, ...], send: Callable[[str], object]) -> None:
-    """One call: JSON lines of what it prints, then one of its answer."""
-    head = _Head(lambda text: send(json.dumps({"printed": text})))
+def _answer(job: Job, arguments: tuple[Any, ...], send: Callable[[str], object]) -> None:
+    """One call: messages of what it prints, then one of its answer."""
+    process = os.getpid()
+    head = _Head(lambda text: send(pack({"printed": text})))
     try:
         with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
-            value = plain(solution(*arguments))
-        line = json.dumps({"value": value})
+            message = pack({"value": plain(job(*arguments))})
+        if len(message) > _LONGEST_ANSWER:
+            message = pack({"raised": "", "text": f"an answer of {len(message):,} characters"})
     except BaseException as error:  # also SystemExit: nothing that a solution does ends the check
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f" (line {last.lineno} of {last.name})" if last.name != "_answer" else ""
-        line = json.dumps({"error": f"{type(error).__name__}: {str(error)[:300]}{where}"})
-    if len(line) > _LONGEST_ANSWER:
-        line = json.dumps({"error": f"an answer of {len(line):,} characters"})
-    send(line)
+        message = pack({"raised": type(error).__name__, "text": _in_words(error)})
+    if os.getpid() != process:  # the solution forked, and this is its child coming back
+        os._exit(0)
+    send(message)
 
 
-def _outcomes(lines: Sequence[str]) -> tuple[list[Outcome], str]:
-    """One outcome for each answer among the lines, and what was printed after the last."""
-    outcomes: list[Outcome] = []
-    printed = ""
-    for line in lines:
-        try:
-            message = json.loads(line)
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            message = {"error": "an answer that cannot be read"}
-        if "printed" in message:
-            printed += message["printed"]
-            continue
-        outcomes.append(_outcome(message, printed))
-        printed = ""
-    return outcomes, printed
-
-
-def _outcome(message: dict[str, Any], printed: str) -> Outcome:
-    if "error" in message:
-        return Outcome(False, None, message["error"], printed)
-    text = repr(message["value"])
-    return Outcome(True, message["value"], text if len(text) <= 200 else text[:197] + "...", printed)
-
-
-def plain(value: Any) -> Any:
-    """The value as numbers, text and lists, whatever library it came from."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return plain(value.tolist())
-    raise TypeError(f"the answer is a {type(value).__name__}; numbers or lists of numbers are expected")
+def _in_words(error: BaseException) -> str:
+    """The exception with its message and the line of the learner's code that it came through last."""
+    try:
+        text = f"{type(error).__name__}: {error}"[:300]
+    except BaseException:
+        text = f"{type(error).__name__}, whose message cannot be shown"
+    ours = (str(Path(__file__).parent), str(Path(os.__file__).parent), sys.prefix)
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)
+    ]
+    if not frames:
+        return text
+    code = f": {frames[-1].line}" if frames[-1].line else ""
+    return f"{text} (line {frames[-1].lineno} of {frames[-1].name}{code})"

@@ -6,43 +6,31 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from pagedlab.exercises.report import Exercise, Misconception, Trial
+from pagedlab.exercises.report import Arguments, Check, Exercise, Misconception
+from pagedlab.exercises.solutions.waste import solution
 
 Pair = tuple[float, float]
 
 
-def waste(lengths: Sequence[int], block_size: int, reserve_to: int) -> tuple[int, int]:
-    """Slots without a token when each sequence has its final length: paged, and reserved.
-
-    >>> waste([5, 8], block_size=4, reserve_to=16)
-    (3, 19)
-    """
-    paged = sum(-length % block_size for length in lengths)
-    reserved = sum(reserve_to - length for length in lengths)
-    return paged, reserved
+def _few(rng: random.Random, block_size: int, longest: int) -> Arguments:
+    lengths = [rng.randint(1, longest) for _ in range(rng.randint(3, 6))]
+    return lengths, block_size, longest + rng.randint(0, 9)
 
 
-def _trials(rng: random.Random) -> list[Trial]:
-    many = [rng.randint(1, 2000) for _ in range(200)]
-    few = [rng.randint(1, 40) for _ in range(rng.randint(3, 6))]
-    whole = [16 * rng.randint(1, 9) for _ in range(4)]
-    return [
-        Trial("one sequence whose last block is part filled", ([5], 4, 8)),
-        Trial("lengths that fill their blocks exactly", (whole, 16, 160)),
-        Trial("a few sequences, an odd block size", (few, 7, 40)),
-        Trial("blocks of one token", (few, 1, 50)),
-        Trial("no sequence at all", ([], 16, 128)),
-        Trial("two hundred sequences", (many, 16, 2048)),
-    ]
+def _many(rng: random.Random) -> Arguments:
+    return [rng.randint(1, 2000) for _ in range(200)], 16, 2048
 
 
-def _same(got: Any, expected: Any) -> bool:
-    return (
-        isinstance(got, list | tuple)
-        and len(got) == 2
-        and all(isinstance(number, int | float) and not isinstance(number, bool) for number in got)
-        and list(got) == list(expected)
-    )
+def _part_filled(rng: random.Random) -> Arguments:
+    return [4 * rng.randint(0, 3) + rng.choice((1, 3))], 4, 16 + rng.randint(0, 4)
+
+
+def _whole(rng: random.Random) -> Arguments:
+    return [16 * rng.randint(1, 9) for _ in range(4)], 16, 160
+
+
+def _valid(lengths: Any, block_size: int, reserve_to: int) -> bool:
+    return block_size > 0 and min(lengths, default=1) > 0 and reserve_to >= max(lengths, default=1)
 
 
 def _reserved(lengths: Sequence[int], reserve_to: int) -> int:
@@ -50,9 +38,21 @@ def _reserved(lengths: Sequence[int], reserve_to: int) -> int:
 
 
 def _share(lengths: Sequence[int], block_size: int, reserve_to: int) -> Pair:
-    paged, reserved = waste(lengths, block_size, reserve_to)
+    paged, reserved = solution(lengths, block_size, reserve_to)
     held = sum(lengths) + paged
     return paged / held if held else 0, reserved / (len(lengths) * reserve_to) if lengths else 0
+
+
+def _picture(lengths: Sequence[int], block_size: int, reserve_to: int) -> str:
+    """Each sequence's blocks, a character a slot: # a token, . none."""
+    if len(lengths) > 6 or reserve_to > 60:
+        return ""
+    rows = []
+    for length in lengths:
+        slots = "#" * length + "." * (-length % block_size)
+        blocks = [slots[start : start + block_size] for start in range(0, len(slots), block_size)]
+        rows.append(f"paged [{']['.join(blocks)}]   reserved [{'#' * length:.<{reserve_to}}]")
+    return "\n".join(rows)
 
 
 _MISCONCEPTIONS = (
@@ -83,14 +83,14 @@ _MISCONCEPTIONS = (
     ),
     Misconception(
         "each sequence reserves reserve_to slots, so there are len(lengths) such reservations",
-        lambda n, b, r: (waste(n, b, r)[0], r - sum(n)),
+        lambda n, b, r: (solution(n, b, r)[0], r - sum(n)),
     ),
     Misconception(
         "what was reserved is not all wasted: the tokens that are stored there are not",
-        lambda n, b, r: (waste(n, b, r)[0], r * len(n)),
+        lambda n, b, r: (solution(n, b, r)[0], r * len(n)),
     ),
     Misconception(
-        "the paged waste comes first, the reserved one second", lambda n, b, r: waste(n, b, r)[::-1]
+        "the paged waste comes first, the reserved one second", lambda n, b, r: solution(n, b, r)[::-1]
     ),
     Misconception("slots are asked for, not a share of them", _share),
     Misconception(
@@ -99,7 +99,7 @@ _MISCONCEPTIONS = (
     ),
 )
 
-WASTE = Exercise(
+EXERCISE = Exercise(
     name="waste",
     hints=(
         "How many blocks does one sequence of 5 tokens hold when a block has 4 slots? How many of those "
@@ -109,8 +109,16 @@ WASTE = Exercise(
         "-(-length // block_size) rounds up. So the paged part adds blocks * block_size - length, and the "
         "reserved part adds reserve_to - length.",
     ),
-    trials=_trials,
-    reference=waste,
-    same=_same,
+    checks=(
+        Check("one sequence whose last block is part filled", _part_filled),
+        Check("lengths that fill their blocks exactly", _whole),
+        Check("a few sequences, an odd block size", lambda rng: _few(rng, 7, 40)),
+        Check("blocks of one token", lambda rng: _few(rng, 1, 40)),
+        Check("no sequence at all", lambda rng: ([], 16, 128)),
+        Check("two hundred sequences", _many),
+    ),
+    reference=solution,
     misconceptions=_MISCONCEPTIONS,
+    valid=_valid,
+    picture=_picture,
 )

@@ -1,0 +1,258 @@
+"""Checks a solution: draws inputs, has it tried on them elsewhere, judges the answers here, reports.
+
+Each public check is tried on three inputs. The first is drawn from the learner's own seed, so that it is the
+same the next time, and a class can compare notes but no answers. The others are drawn afresh every time: a
+solution that remembers inputs does not get through.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pagedlab.exercises import runner
+from pagedlab.exercises.plain import plain
+from pagedlab.exercises.report import Arguments, CheckReport, Convert, Exercise, Finding, Misconception
+from pagedlab.exercises.runner import Outcome
+from pagedlab.exercises.shrink import shrink
+
+TRIES = 3
+"""Inputs of one public check."""
+Before = Callable[[], object] | None
+
+
+@dataclass(frozen=True)
+class Try:
+    """One input, what came of it and what should have: views of the answers, or None where there is none."""
+
+    check: int
+    arguments: Arguments
+    outcome: Outcome
+    expected: Any
+    got: Any
+    right: bool
+
+    @property
+    def size(self) -> int:
+        return len(json.dumps(self.arguments))
+
+
+def check_exercise(
+    exercise: Exercise,
+    solution: Callable[..., Any],
+    seed: int | str | None,
+    *,
+    fixed: bool = False,
+    before: Before = None,
+) -> CheckReport:
+    """Run the public checks of one exercise; with `fixed`, `seed` decides all inputs."""
+    drawn = _draw(exercise, seed, fixed)
+    tries: list[Try] = []
+    form = ""
+    for form_tried in _forms(exercise):
+        attempt = _attempt(exercise, solution, form_tried, drawn, before)
+        if not form or sum(each.right for each in attempt) > sum(each.right for each in tries):
+            tries, form = attempt, form_tried
+        if all(each.right or each.outcome.kind == "ended" for each in attempt):
+            break
+    again = partial(_attempt, exercise, solution, form, before=before)
+    return _report(exercise, tries, again)
+
+
+def _draw(exercise: Exercise, seed: int | str | None, fixed: bool) -> list[tuple[int, Arguments]]:
+    own, fresh = random.Random(seed), random.Random(f"{seed}, the others" if fixed else None)
+    drawn: list[tuple[int, Arguments]] = []
+    for number, check in enumerate(exercise.checks):
+        for rng in [own] + [fresh] * (TRIES - 1):
+            arguments = check.draw(rng)
+            if (number, arguments) not in drawn:
+                drawn.append((number, arguments))
+    return drawn
+
+
+def _forms(exercise: Exercise) -> list[str]:
+    """The first form that there is, and others whose library is loaded: nobody else can be expecting them."""
+    library = {"arrays": "numpy", "tensors": "torch", "gpu tensors": "torch"}
+    there = [f for f in exercise.forms if f == "lists" or importlib.util.find_spec(library[f])]
+    if there[0] == "tensors":
+        import torch  # noqa: F401  (here once, rather than in every child)
+    return there[:1] + [f for f in there[1:] if f == "lists" or _loaded(f, library[f])]
+
+
+def _loaded(form: str, library: str) -> bool:
+    return library in sys.modules and (form != "gpu tensors" or sys.modules["torch"].cuda.is_available())
+
+
+def converter(form: str) -> Convert:
+    """What turns lists of numbers (also inside other lists) into the form's sequence and leaves all else."""
+
+    def convert(value: Any) -> Any:
+        if form == "lists" or not isinstance(value, list):
+            return value
+        if not all(isinstance(item, int | float) for item in value):
+            return [convert(item) for item in value]
+        whole = all(isinstance(item, int) for item in value)
+        if form == "arrays":
+            import numpy
+
+            return numpy.array(value, numpy.int64 if whole else numpy.float64)
+        import torch
+
+        device = "cuda" if form == "gpu tensors" else "cpu"
+        return torch.tensor(value, dtype=torch.int64 if whole else torch.float64, device=device)
+
+    return convert
+
+
+def _job(exercise_drive: Callable[..., Any], solution: Any, form: str, *arguments: Any) -> Any:
+    return exercise_drive(solution, converter(form), *arguments)
+
+
+def _attempt(
+    exercise: Exercise,
+    solution: Any,
+    form: str,
+    drawn: Sequence[tuple[int, Arguments]],
+    before: Before = None,
+) -> list[Try]:
+    job = partial(_job, exercise.drive, solution, form)
+    calls = [arguments for _, arguments in drawn]
+    outcomes = runner.run(job, calls, seconds=exercise.seconds, before=before)
+    return [_judged(exercise, *each) for each in zip(drawn, outcomes, strict=True)]
+
+
+def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) -> Try:
+    number, arguments = drawn
+    expected, got = _by(exercise, exercise.reference, arguments)[1], None
+    if outcome.kind == "returned":
+        try:
+            got = exercise.view(outcome.value, *arguments)
+        except Exception:  # it has not the shape of an answer
+            got = outcome.value
+    right = outcome.kind == "returned" and exercise.same(got, expected)
+    return Try(number, arguments, outcome, expected, got, right)
+
+
+def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
+    """What a solution of our own comes to: ("returned", view of the answer) or ("raised", the class)."""
+    try:
+        answer = plain(exercise.drive(solution, converter(exercise.forms[0]), *arguments))
+        return "returned", exercise.view(answer, *arguments)
+    except Exception as error:
+        return "raised", type(error).__name__
+
+
+# -- What is known of a wrong answer.
+
+
+def _explains(exercise: Exercise, misconception: Misconception, tried: Try) -> bool:
+    """Whether the mistake gives this answer."""
+    kind, answer = _by(exercise, misconception.solution, tried.arguments)
+    if kind != tried.outcome.kind:
+        return False
+    return exercise.same(tried.got, answer) if kind == "returned" else tried.outcome.value == answer
+
+
+def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconception]:
+    """The mistake behind each wrong answer, by its place in `tries`, where one is known.
+
+    One that explains every wrong answer is taken, and among several the one that also agrees with most of
+    the right ones. Failing that, there may be several mistakes: each answer gets the one that explains most,
+    if that is a third of them and no single one.
+    """
+    wrong = [
+        n for n, each in enumerate(tries) if not each.right and each.outcome.kind in ("returned", "raised")
+    ]
+    explained = {
+        misconception: [n for n in wrong if _explains(exercise, misconception, tries[n])]
+        for misconception in exercise.misconceptions
+    }
+    whole = [m for m, places in explained.items() if wrong and len(places) == len(wrong)]
+    if whole:
+        right = [each for each in tries if each.right]
+        best = max(whole, key=lambda m: sum(_explains(exercise, m, each) for each in right))
+        return dict.fromkeys(wrong, best)
+    enough = max(2, len(wrong) / 3)
+    ranked = sorted((m for m in explained if len(explained[m]) >= enough), key=lambda m: -len(explained[m]))
+    return {n: m for m in reversed(ranked) for n in explained[m]}
+
+
+def _in_general(tries: Sequence[Try]) -> str:
+    """A hint for what goes wrong in any exercise."""
+    answers = [each.outcome.value for each in tries if each.outcome.kind == "returned"]
+    if len(answers) > 1 and all(answer == answers[0] for answer in answers):
+        if answers[0] is None:
+            return "the answer is always None: does every path end in a return?"
+        return "the answer is the same for every input: it does not depend on the arguments"
+    return ""
+
+
+# -- The report.
+
+
+def _report(
+    exercise: Exercise, tries: Sequence[Try], again: Callable[[list[tuple[int, Arguments]]], list[Try]]
+) -> CheckReport:
+    failed = sorted({each.check for each in tries if not each.right})
+    passed, total = len(exercise.checks) - len(failed), len(exercise.checks)
+    known = _recognise(exercise, tries)
+    general = "" if known else _in_general(tries)
+    smallest_of = {}
+    for number in failed:
+        places = [n for n, each in enumerate(tries) if each.check == number and not each.right]
+        smallest_of[number] = min(places, key=lambda n: (tries[n].outcome.kind == "unreached", tries[n].size))
+    findings = []
+    for number, n in smallest_of.items():
+        hint = known[n].hint if n in known else general
+        findings.append(_finding(exercise, exercise.checks[number].about, tries[n], hint))
+    smallest = None
+    shrinkable = [n for n in smallest_of.values() if tries[n].outcome.kind in ("returned", "raised")]
+    if shrinkable:
+        start = min(shrinkable, key=lambda n: (n not in known, tries[n].size))
+        smallest = _smallest(exercise, tries[start], known.get(start), general, again)
+    remark = exercise.remark([each.outcome.value for each in tries]) if not failed else ""
+    here = ""
+    if runner.way() == "here":
+        here = "It ran in this process, as a browser has no other: without limits on time or memory."
+    remarks = tuple(text for text in (remark, here) if text)
+    summary = f"{passed} of {total} public checks passed"
+    return CheckReport(not failed, summary, tuple(findings), passed, total, smallest, remarks)
+
+
+def _finding(exercise: Exercise, about: str, tried: Try, hint: str) -> Finding:
+    words, expected, got = exercise.differ(exercise, tried.arguments, tried.expected, tried.got)
+    if tried.outcome.kind != "returned":
+        got = tried.outcome.text
+    elif got == expected:  # they differ by less than the words show
+        expected, got = repr(tried.expected), repr(tried.got)
+    return Finding(about, words, expected, got, hint, tried.outcome.printed)
+
+
+def _smallest(
+    exercise: Exercise,
+    start: Try,
+    mistake: Misconception | None,
+    general: str,
+    again: Callable[[list[tuple[int, Arguments]]], list[Try]],
+) -> Finding:
+    """The smallest input that fails as `start` does, with its picture."""
+
+    def first_failing(candidates: Sequence[Arguments]) -> tuple[Arguments, Try] | None:
+        for each in again([(start.check, arguments) for arguments in candidates]):
+            if each.right or each.outcome.kind != start.outcome.kind:
+                continue
+            if mistake is None or _explains(exercise, mistake, each):
+                return each.arguments, each
+        return None
+
+    found = shrink(start.arguments, exercise.valid, first_failing)
+    arguments, tried = found or (start.arguments, start)
+    hint = mistake.hint if mistake else general
+    finding = _finding(exercise, "the smallest input that was found to fail", tried, hint)
+    return replace(finding, picture=exercise.picture(*arguments))
