@@ -18,8 +18,9 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeAlias
 
 SeqId: TypeAlias = Hashable
-Blocks: TypeAlias = Sequence[int]
-Copy: TypeAlias = tuple[int, int]
+Block: TypeAlias = int
+Blocks: TypeAlias = Sequence[Block]
+Copy: TypeAlias = tuple[Block, Block]
 Copies: TypeAlias = Sequence[Copy]
 SeqIds: TypeAlias = Sequence[SeqId]
 
@@ -45,8 +46,8 @@ class CopyOnWrite(NamedTuple):
 
     seq_id: SeqId
     entry: int
-    source: int
-    target: int
+    source: Block
+    target: Block
 
 
 class Fork(NamedTuple):

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
 from pagedlab.events import Allocate, Append, EventLog, Free, SeqId
 from pagedlab.extents import Buddy, FirstFit, NoHoles
+from pagedlab.inputs import at_least
 from pagedlab.usage import Usage, Waste
 
 Placement: TypeAlias = FirstFit | Buddy | NoHoles
@@ -44,7 +45,7 @@ class ContiguousManager:
     `final` is the number of tokens that a sequence will have stored in the end. `memory` is the
     allocator that places the pieces, one of those in `pagedlab.extents`.
 
-    Raises `ValueError` for a pool without room.
+    Raises `ValueError` for a pool without room; every call, `TypeError` for a number that is no integer.
 
     >>> m = ContiguousManager(num_slots=64, piece_size=lambda final: 32, memory=FirstFit)
     >>> m.allocate("A", tokens=10, final=20)
@@ -63,14 +64,12 @@ class ContiguousManager:
         *,
         record: bool = True,
     ) -> None:
-        if num_slots < 1:
-            raise ValueError(f"num_slots must be at least 1, got {num_slots}")
-        self.num_slots = num_slots
+        self.num_slots = at_least(1, num_slots, "num_slots")
         self.piece_size = piece_size
-        self._memory = memory(num_slots)
+        self._memory = memory(self.num_slots)
         self._pieces: dict[SeqId, _Piece] = {}
         self._num_tokens: dict[SeqId, int] = {}
-        self._events = EventLog()
+        self._events = EventLog(self.num_slots, 1)
         self._log = self._events.append if record else None
 
     @property
@@ -97,9 +96,10 @@ class ContiguousManager:
         """
         if seq_id in self._pieces:
             raise DuplicateSequence(seq_id, self._pieces[seq_id].size)
-        if not 0 <= tokens <= final:
+        tokens, final = at_least(0, tokens, "tokens"), at_least(0, final, "final")
+        if tokens > final:
             raise ValueError(f"tokens must be 0 to final ({final}), got {tokens}")
-        size = self.piece_size(final) if size is None else size
+        size = at_least(0, self.piece_size(final) if size is None else size, "the size of a piece")
         if size < max(1, final):
             raise ValueError(f"a piece of {size} slots is too small for the {final} tokens of {seq_id!r}")
         start = self._memory.take(size)
@@ -125,9 +125,7 @@ class ContiguousManager:
         where the piece is longer than that: `final` was a promise, and waste is counted by it.
         """
         piece = self._get(seq_id)
-        if tokens < 0:
-            raise ValueError(f"tokens must not be negative, got {tokens}")
-        stored = self._num_tokens[seq_id]
+        tokens, stored = at_least(0, tokens, "tokens"), self._num_tokens[seq_id]
         if stored + tokens > piece.size:
             raise OutOfSlots(
                 f"append({seq_id!r}, {tokens} tokens): of the {piece.size} slots of its piece "

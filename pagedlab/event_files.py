@@ -4,13 +4,14 @@
     {"event": "Allocate", "seq_id": "A", "tokens": 6, "blocks": [0, 1]}   the fields of `pagedlab.changes`
     {"event": "end_step"}                                                 closes a step
 
-Blocks that follow one another, as a contiguous piece has them, are `{"start": 0, "stop": 64}`.
+Blocks that follow one another, as a contiguous piece has them, are `{"start": 0, "stop": 64}`. Reading takes
+time and memory by the length of the file, whatever numbers are in it; whether the events can follow one
+another is known when they are replayed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
@@ -20,19 +21,20 @@ from pagedlab.events import EventLog
 
 FORMAT = "pagedlab_events/1"
 _EVENTS = {kind.__name__: kind for kind in get_args(changes.Event)}
-_LARGEST = 1 << 40  # of any count or block: a file must not make a reader allocate without end
+_MOST_TOKENS, _MOST_BLOCKS = 1 << 40, 1 << 24  # a short line must not stand for more than can be replayed
 
 
 def write(log: EventLog, path: str | PathLike[str]) -> None:
     """See `EventLog.to_jsonl`: nothing is written unless everything can be."""
-    lines = [_line({"format": FORMAT, "num_blocks": log.num_blocks, "block_size": log.block_size})]
+    lines: list[dict[str, Any]] = [
+        {"format": FORMAT, "num_blocks": log.num_blocks, "block_size": log.block_size}
+    ]
     ends = list(log.step_ends) if log.stepped else []
-    start = 0
-    for end in [*ends, len(log)]:
-        lines += [_line(_record(event)) for event in log[start:end]]
-        lines.append(_line({"event": "end_step"}))
-        start = end
-    Path(path).write_text("".join(lines[:-1]), encoding="ascii")
+    for start, end in zip([0, *ends], [*ends, len(log)], strict=True):
+        lines += [_record(event) for event in log[start:end]]
+        lines.append({"event": "end_step"})
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines[:-1])
+    Path(path).write_text(text, encoding="ascii")
 
 
 def read(path: str | PathLike[str]) -> EventLog:
@@ -47,7 +49,7 @@ def read(path: str | PathLike[str]) -> EventLog:
                 elif record == {"event": "end_step"}:
                     log.end_step()
                 else:
-                    log.append(_event(record, log.num_blocks))
+                    log.append(_event(record, log.num_blocks or _MOST_BLOCKS))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{fspath(path)}, line {number}: {error}") from None
     if log is None:
@@ -55,25 +57,77 @@ def read(path: str | PathLike[str]) -> EventLog:
     return log
 
 
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":")) + "\n"
-
-
 def _record(event: changes.Event) -> dict[str, Any]:
     record: dict[str, Any] = {"event": type(event).__name__}
     for (field, form), value in zip(_fields(type(event)).items(), event, strict=True):
         record[field] = _plain(value)
-        if not _FORMS[form](record[field]):
-            raise TypeError(f"a file keeps sequence ids that are text or integers, not the {field} {value!r}")
+        if not _fits(form, record[field], _MOST_BLOCKS):
+            raise TypeError(
+                f"a file keeps sequence ids that are text or integers, and blocks below {_MOST_BLOCKS:,}; "
+                f"not the {field} {_short(value)}"
+            )
     return record
 
 
+def _begin(record: Any) -> EventLog:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"an event log begins with a line of format {FORMAT!r}, got {_short(record)}")
+    sizes = [record.get(name) for name in ("num_blocks", "block_size")]
+    if not all(size is None or _is_within(size, 1, _MOST_BLOCKS) for size in sizes):
+        raise ValueError(
+            f"num_blocks and block_size must be null or 1 to {_MOST_BLOCKS:,}, got {_short(record)}"
+        )
+    return EventLog(*sizes)
+
+
+def _event(record: Any, num_blocks: int) -> changes.Event:
+    name = record.get("event") if isinstance(record, dict) else None
+    kind = _EVENTS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError(f"not an event: {_short(record)}; events are {', '.join(_EVENTS)} and end_step")
+    if record.keys() - {"event"} != set(kind._fields):
+        raise ValueError(f"{name} has the fields {', '.join(kind._fields) or 'none'}, got {_short(record)}")
+    for field, form in _fields(kind).items():
+        if not _fits(form, record[field], num_blocks):
+            raise ValueError(f"{name}: {field} cannot be {_short(record[field])}")
+    return kind(**{field: _frozen(record[field]) for field in kind._fields})
+
+
 def _fields(kind: type[changes.Event]) -> dict[str, str]:
-    """The fields of an event and their types, by name."""
-    return {
-        field: form if isinstance(form, str) else form.__forward_arg__
-        for field, form in kind.__annotations__.items()
-    }
+    """The fields of an event and the names of their types."""
+    forms = kind.__annotations__.items()
+    return {field: form if isinstance(form, str) else form.__forward_arg__ for field, form in forms}
+
+
+def _fits(form: str, value: Any, num_blocks: int) -> bool:
+    """Whether a JSON value can be a field of that type in a pool of so many blocks."""
+    match form:
+        case "SeqId":
+            return type(value) in (str, int)
+        case "str":
+            return value in ("recompute", "swap")
+        case "int":
+            return _is_within(value, 0, _MOST_TOKENS)
+        case "Block":
+            return _is_within(value, 0, num_blocks - 1)
+        case "Blocks" if isinstance(value, dict):
+            ends = [value.get("start"), value.get("stop")]
+            return len(value) == 2 and all(_is_within(end, 0, num_blocks) for end in ends)
+        case "Blocks":
+            return isinstance(value, list) and all(_is_within(block, -1, num_blocks - 1) for block in value)
+        case "Copies":  # one side of each is on the host, whose size nobody tells
+            return isinstance(value, list) and all(
+                isinstance(pair, list)
+                and len(pair) == 2
+                and all(_fits("Block", b, _MOST_BLOCKS) for b in pair)
+                for pair in value
+            )
+        case _:
+            return isinstance(value, list) and all(_fits("SeqId", item, num_blocks) for item in value)
+
+
+def _is_within(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 def _plain(value: Any) -> Any:
@@ -82,67 +136,10 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _begin(record: Any) -> EventLog:
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"an event log begins with a line of format {FORMAT!r}, got {_short(record)}")
-    sizes = [record.get(name) for name in ("num_blocks", "block_size")]
-    if not all(size is None or _is_count(size, 1) for size in sizes):
-        raise ValueError(f"num_blocks and block_size must be positive integers or null, got {_short(record)}")
-    return EventLog(*sizes)
-
-
-def _event(record: Any, num_blocks: int | None) -> changes.Event:
-    name = record.get("event") if isinstance(record, dict) else None
-    kind = _EVENTS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise ValueError(f"not an event: {_short(record)}; events are {', '.join(_EVENTS)} and end_step")
-    if record.keys() - {"event"} != set(kind._fields):
-        raise ValueError(f"{name} has the fields {', '.join(kind._fields) or 'none'}, got {_short(record)}")
-    values = {}
-    for field, form in _fields(kind).items():
-        fits = _FORMS[form](record[field])
-        if fits and form == "Blocks" and num_blocks is not None:
-            fits = max(_frozen(record[field]), default=-1) < num_blocks
-        if not fits:
-            raise ValueError(f"{name}: {field} cannot be {_short(record[field])}")
-        values[field] = _frozen(record[field])
-    return kind(**values)
-
-
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return range(value["start"], value["stop"])
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _is_count(value: Any, least: int = 0) -> bool:
-    return type(value) is int and least <= value <= _LARGEST
-
-
-def _is_blocks(value: Any) -> bool:
-    if isinstance(value, dict):
-        return value.keys() == {"start", "stop"} and all(map(_is_count, value.values()))
-    return isinstance(value, list) and all(_is_count(block, -1) for block in value)
-
-
-def _is_id(value: Any) -> bool:
-    return type(value) in (str, int)
-
-
-def _is_copies(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(map(_is_count, pair)) for pair in value
-    )
-
-
-_FORMS: dict[str, Callable[[Any], bool]] = {
-    "SeqId": _is_id,
-    "SeqIds": lambda value: isinstance(value, list) and all(map(_is_id, value)),
-    "int": _is_count,
-    "str": lambda value: value in ("recompute", "swap"),
-    "Blocks": _is_blocks,
-    "Copies": _is_copies,
-}
 
 
 def _short(value: Any) -> str:

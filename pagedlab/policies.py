@@ -13,12 +13,11 @@ shown at their best. `pagedlab.waste` has their waste in closed form.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from typing import Any
 
 from pagedlab.contiguous import Placement
 from pagedlab.extents import Buddy, FirstFit, NoHoles, power_of_two_from
+from pagedlab.inputs import at_least
 from pagedlab.manager import BlockManager
 from pagedlab.memory import ContiguousMemory, Memory, PagedMemory, Piece
 from pagedlab.models import ModelShape, element_bytes
@@ -63,21 +62,13 @@ class Rules:
         for name in ("max_seqs", "token_budget", "granule", "reserved"):
             value = getattr(self, name)
             if value is not None:
-                check_count(name, value)
+                at_least(1, value, name)
         if not 0 <= self.watermark < 1:
             raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
         if self.prefix_caching and self.token_budget is not None:
             raise ValueError(
                 "prefix_caching and token_budget cannot be combined here: a prompt is found or computed whole"
             )
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise `TypeError` for what is no integer, `ValueError` for one below `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if operator.index(value) < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def granule_tokens(
@@ -121,10 +112,10 @@ def memory_for(
     that is no integer.
     """
     rules = rules or Rules()
-    check_count("num_slots", num_slots)
+    at_least(1, num_slots, "num_slots")
     if policy in GROWING:
         name, size = ("block_size", block_size) if policy == "paged" else ("granule", rules.granule)
-        check_count(name, size)
+        at_least(1, size, name)
         if size > num_slots:
             raise ValueError(f"{name} must be 1 to num_slots ({num_slots}), got {size}")
         return _growing(workload, num_slots // size, size, rules, record)

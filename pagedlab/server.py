@@ -90,16 +90,14 @@ class Run:
         self._budget = rules.token_budget or math.inf
         self._max_seqs = min(rules.max_seqs or count, self._budget)
         self._batch = Batch(memory, every_token)
-        self._waiting: deque[Request] = deque()
+        # In line: those who lost their memory, newest in front, then those who never ran, as numbers only.
+        self._waiting: deque[Request | int] = deque()
         self._leaving: Sequence[Request] = ()
         self._may_admit = True  # False while the head of the line is known not to fit
         self._recorder = StepRecorder(reserves=memory.growth is None)
         self._clock = Clock(step_time)
-        columns = (self._clock.arrivals(workload), workload.prompt.tolist(), workload.output.tolist())
-        self._to_come = deque(
-            Request(id, prompt, output, arrival)
-            for id, (arrival, prompt, output) in enumerate(zip(*columns, strict=True))
-        )
+        self._arrivals = self._clock.arrivals(workload)
+        self._arrived = 0  # requests whose time has come
 
     # ---- asking ------------------------------------------------------------------------------
 
@@ -122,7 +120,7 @@ class Run:
     @property
     def waiting(self) -> list[Request]:
         """The requests in line, the next one first."""
-        return list(self._waiting)
+        return [self._request(entry) for entry in self._waiting]
 
     @property
     def busy_steps(self) -> int:
@@ -147,7 +145,7 @@ class Run:
     @property
     def done(self) -> int:
         """Requests that have finished or been refused."""
-        return len(self.workload) - len(self._batch) - len(self._waiting) - len(self._to_come)
+        return self._arrived - len(self._batch) - len(self._waiting)
 
     @property
     def complete(self) -> bool:
@@ -156,7 +154,7 @@ class Run:
         The last to finish hold their memory still, as the log of the last step shows it: it would come
         back in the next step.
         """
-        return not (self._batch.running or self._waiting or self._to_come)
+        return not (self._batch.running or self._waiting or self._next_arrival() is not None)
 
     @property
     def tokens(self) -> Tokens:
@@ -168,8 +166,7 @@ class Run:
             stored = self._batch.stored_by(request, self.now - 1)
             prefilled += min(stored, request.prompt)
             decoded += max(0, stored - request.prompt)
-        computed = int(self.steps.computed.sum())
-        return Tokens(prefilled, decoded, self.recomputed_tokens, self.cached_tokens, computed)
+        return Tokens(prefilled, decoded, self.recomputed_tokens, self.cached_tokens, self._recorder.computed)
 
     # ---- stepping ----------------------------------------------------------------------------
 
@@ -187,8 +184,9 @@ class Run:
 
     def step(self) -> None:
         """One step, as the head of this module tells it."""
-        if self._to_come and not (self._batch.running or self._waiting):
-            self.now = self._clock.wait_until(self._to_come[0].arrival, self.now)
+        arrival = self._next_arrival()
+        if arrival is not None and not (self._batch.running or self._waiting):
+            self.now = self._clock.wait_until(arrival, self.now)
         self._leave()
         self._arrive()
         preempted, computed = self._grow()
@@ -206,9 +204,24 @@ class Run:
         if self._leaving or (self._waiting and self._may_admit):
             return self.now
         until = self._batch.quiet_until(self.now, at_most)
-        if self._to_come:
-            until = min(until, self._clock.step_of(self._to_come[0].arrival, self.now))
-        return until
+        arrival = self._next_arrival()
+        return until if arrival is None else min(until, self._clock.step_of(arrival, self.now))
+
+    def _next_arrival(self) -> int | None:
+        """When the next request joins the line, None when all have."""
+        return self._arrivals[self._arrived] if self._arrived < len(self._arrivals) else None
+
+    def _request(self, entry: Request | int) -> Request:
+        """A request in line; one that never ran is made when it is looked at, as there may be millions."""
+        if isinstance(entry, Request):
+            return entry
+        prompt, output = int(self.workload.prompt[entry]), int(self.workload.output[entry])
+        return Request(entry, prompt, output, self._arrivals[entry])
+
+    def _head(self) -> Request:
+        """The first in line."""
+        self._waiting[0] = head = self._request(self._waiting[0])
+        return head
 
     def _leave(self) -> None:
         for request in self._leaving:
@@ -217,14 +230,14 @@ class Run:
         self._leaving = ()
 
     def _arrive(self) -> None:
-        while self._to_come and self._to_come[0].arrival <= self._clock.reading:
-            request = self._to_come.popleft()
-            refusal = self._memory.refusal(request)
+        while (arrival := self._next_arrival()) is not None and arrival <= self._clock.reading:
+            number, self._arrived = self._arrived, self._arrived + 1
+            refusal = self._memory.refusal(self._request(number))
             if refusal is None:
-                self._waiting.append(request)
+                self._waiting.append(number)
             else:
                 self.refusals.append(refusal)
-                self.first_step[request.id] = self.finish_step[request.id] = REFUSED
+                self.first_step[number] = self.finish_step[number] = REFUSED
 
     def _grow(self) -> tuple[int, int]:
         """Preempted requests, and tokens computed for the others."""
@@ -258,14 +271,15 @@ class Run:
         """Tokens computed for those admitted."""
         computed = 0
         while self._waiting and self._may_admit and computed < budget:
-            request = self._waiting[0]
+            request = self._head()
             tokens = int(min(request.known, budget - computed))
             full = len(self._batch) >= self._max_seqs
             cached = None if full else self._memory.admit(request, tokens)
             if cached is None:
                 self._may_admit = False  # until somebody leaves or is preempted
                 break
-            self._batch.add(self._waiting.popleft(), tokens, self.now)
+            self._waiting.popleft()
+            self._batch.add(request, tokens, self.now)
             self.cached_tokens += cached
             computed += tokens - cached
             self._note_first_token(request)
@@ -276,13 +290,13 @@ class Run:
             self.first_step[request.id] = self.now
 
     def _measure(self, count: int, preempted: int, computed: int) -> None:
-        memory, batch, waiting = self._memory, self._batch, self._waiting
-        external = memory.in_useless_holes(waiting[0]) if waiting else 0
+        memory, batch = self._memory, self._batch
+        external = memory.in_useless_holes(self._head()) if self._waiting else 0
         self._recorder.add(
             Row(
                 repeats=count,
                 running=len(batch),
-                waiting=len(waiting),
+                waiting=len(self._waiting),
                 held=memory.held(),
                 stored=batch.stored,
                 final=batch.final,

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from pagedlab.inputs import at_least
 from pagedlab.memory import Refusal, Request
-from pagedlab.policies import POLICIES, Rules, check_count, memory_for
+from pagedlab.policies import POLICIES, Rules, memory_for
 from pagedlab.server import REFUSED, UNFINISHED, Run, Tokens
 from pagedlab.steps import Steps
 from pagedlab.steptime import ASSUMED, StepTime, fit
@@ -97,7 +98,7 @@ def simulate(
     """
     for name, most in (("max_steps", max_steps), ("max_events", max_events)):
         if most is not None:
-            check_count(name, most, least=0)
+            at_least(0, most, name)
     run = start(
         workload,
         policy,

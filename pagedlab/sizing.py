@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from pagedlab.inputs import at_least
 from pagedlab.models import LayerGroup, ModelShape, element_bytes
 
 _OFFSETS = 1 << 31  # a signed 32-bit offset stays below this
@@ -146,7 +148,7 @@ def capacity(
     `fraction` (0 to 1) of the GPU's memory may be used. `shape` is what one rank holds: see
     `ModelShape.on_rank`. `dtype` is that of K and V. `kept_blocks` are blocks that the engine never
     hands out (vLLM keeps one). Raises `ValueError` with the numbers for a term that cannot be, or when
-    not one block fits.
+    not one block fits, `TypeError` for a size that is no whole number.
 
     >>> from pagedlab.models import preset
     >>> h100 = capacity(80 * 10**9, int(16.06e9), 0, 0.9, preset("llama-3.1-8b"))
@@ -160,24 +162,11 @@ def capacity(
         "other_bytes": other_bytes,
         "kept_blocks": kept_blocks,
     }
-    for name, value in sizes.items():
-        if value < 0:
-            raise ValueError(f"{name} must not be negative, got {value:,}")
+    whole = {name: _whole(0, value, name) for name, value in sizes.items()}
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction must be above 0 and at most 1, got {fraction}")
-    if block_size < 1:
-        raise ValueError(f"block_size must be at least 1, got {block_size}")
-    found = Capacity(
-        gpu_bytes,
-        fraction,
-        weight_bytes,
-        activation_bytes,
-        other_bytes,
-        shape,
-        dtype,
-        block_size,
-        kept_blocks,
-    )
+    block_size = _whole(1, block_size, "block_size")
+    found = Capacity(fraction=fraction, shape=shape, dtype=dtype, block_size=block_size, **whole)
     if found.blocks < 1:
         kept = f" beside the {kept_blocks} kept" if kept_blocks else ""
         raise ValueError(
@@ -191,17 +180,21 @@ def capacity(
 def agree_on_blocks(counts: Sequence[int]) -> int:
     """The pool that all ranks can use: the smallest of theirs, since they share one block table.
 
-    Raises `ValueError` when there is no rank, or one without a block.
+    Raises `ValueError` when there is no rank, or one without a block, `TypeError` for a part of a block.
 
     >>> agree_on_blocks([2111, 2055])
     2055
     """
     if not counts:
         raise ValueError("no rank gave a number of blocks")
-    for rank, count in enumerate(counts):
-        if count < 1:
-            raise ValueError(f"rank {rank} has room for {count} blocks; every rank needs at least 1")
-    return min(counts)
+    return min(
+        at_least(1, count, f"the number of blocks of rank {rank}") for rank, count in enumerate(counts)
+    )
+
+
+def _whole(least: int, value: Any, name: str) -> int:
+    """As `at_least`, but 80e9 is the whole number that it looks like."""
+    return at_least(least, int(value) if isinstance(value, float) and value.is_integer() else value, name)
 
 
 def _group_block_bytes(group: LayerGroup, block_size: int, dtype: str) -> int:

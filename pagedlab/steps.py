@@ -1,8 +1,8 @@
 """What the steps of a served run looked like, one row a step, and what they add up to.
 
 In most steps nothing happens but growth: the same requests run, each stores one more token. Such rows
-are kept as one (`StepRecorder`), so that a run of millions of steps stays small, and spread out into
-arrays when somebody looks (`Steps`).
+are kept as one (`StepRecorder`), in the narrowest integers that hold them, so that a run of millions of steps
+stays small, and spread out into arrays when somebody looks (`Steps`).
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ class Steps:
         return float(np.mean(1 - self.stored[busy] / self.held[busy])) if busy.any() else 0.0
 
 
+_PACKED_AT_ONCE = 1 << 14
+
+
 class Row(NamedTuple):
     """`repeats` steps that differ only in `stored`, which grows by `running` from one to the next.
 
@@ -95,35 +98,43 @@ class StepRecorder:
     def __init__(self, *, reserves: bool) -> None:
         self.count = 0
         """Steps recorded."""
+        self.computed = 0
+        """Tokens computed in all of them."""
         self._reserves = reserves
         self._rows: list[Row] = []
+        self._packed: list[list[np.ndarray]] = []  # the columns of earlier rows
         self._table: Steps | None = None
 
     def add(self, row: Row) -> None:
         """One more row."""
         self.count += row.repeats
+        self.computed += row.repeats * row.computed
         self._rows.append(row)
         self._table = None
+        if len(self._rows) == _PACKED_AT_ONCE:
+            self._pack()
 
     def steps(self) -> Steps:
         """All rows so far."""
         if self._table is None:
-            rows = np.array(self._rows, dtype=np.int64).reshape(-1, len(Row._fields))
-            counts = rows[:, 0]
-            columns = np.repeat(rows, counts, axis=0).T.copy()
-            _, running, waiting, held, stored, final, external, preempted, computed = columns
+            self._pack()
+            counts = self._column("repeats")
+            columns = {name: np.repeat(self._column(name), counts) for name in Row._fields[1:]}
             within = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
-            stored = stored + running * within
+            stored = columns["stored"] = columns["stored"] + columns["running"] * within
+            final = columns.pop("final")
             set_aside = final if self._reserves else stored
-            self._table = Steps(
-                running=running,
-                waiting=waiting,
-                held=held,
-                stored=stored,
-                reserved=set_aside - stored,
-                internal=held - set_aside,
-                external=external,
-                preempted=preempted,
-                computed=computed,
-            )
+            internal = columns["held"] - set_aside
+            self._table = Steps(**columns, reserved=set_aside - stored, internal=internal)
         return self._table
+
+    def _pack(self) -> None:
+        if self._rows:
+            columns = np.array(self._rows, dtype=np.int64).T
+            self._packed.append([column.astype(np.min_scalar_type(column.max())) for column in columns])
+            self._rows = []
+
+    def _column(self, name: str) -> np.ndarray:
+        at = Row._fields.index(name)
+        parts = [np.zeros(0, dtype=np.int64), *(columns[at] for columns in self._packed)]
+        return np.concatenate(parts, dtype=np.int64)

@@ -9,6 +9,7 @@ a straight line on purpose: anybody can check it, and three measurements of one'
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -98,12 +99,12 @@ class Clock:
         self._step_time = step_time
         self._counts_steps = step_time is None or step_time.is_fixed
 
-    def arrivals(self, workload: Workload) -> list[int]:
+    def arrivals(self, workload: Workload) -> array[int]:
         """When each request arrives on this clock; all at 0 where nothing is known."""
         if self._step_time is None or workload.arrival_ns is None:
-            return [0] * len(workload)
+            return array("q", bytes(8 * len(workload)))
         unit = self._step_time.base if self._counts_steps else 1
-        return (-(-workload.arrival_ns // unit)).tolist()
+        return array("q", (-(-workload.arrival_ns // unit)).astype(np.int64).tobytes())
 
     def wait_until(self, arrival: int, now: int) -> int:
         """Let idle time pass; the number of the step that begins then, `now` being the next one's."""

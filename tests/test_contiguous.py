@@ -74,6 +74,11 @@ def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
         (lambda m: m.append("A", 99), OutOfBlocks),
         (lambda m: m.append("A", 7), ValueError),  # its piece has room, but 9 was to be its end
         (lambda m: m.append("A", -1), ValueError),
+        (lambda m: m.append("A", float("nan")), TypeError),
+        (lambda m: m.append("A", 0.5), TypeError),
+        (lambda m: m.allocate("B", 1.5, 9), TypeError),
+        (lambda m: m.allocate("B", 1, float("inf")), TypeError),
+        (lambda m: m.allocate("B", 1, 9, size=15.5), TypeError),
         (lambda m: m.append("B"), UnknownSequence),
         (lambda m: m.free("B"), UnknownSequence),
     ],
@@ -85,6 +90,19 @@ def test_a_refused_call_changes_nothing(call, error):
     with pytest.raises(error):
         call(m)
     assert m.usage() == before and len(m.events) == 1
+
+
+@pytest.mark.parametrize("slots, error", [(0, ValueError), (64.0, TypeError), (float("nan"), TypeError)])
+def test_a_pool_without_a_number_of_slots_is_refused(slots, error):
+    with pytest.raises(error, match="num_slots must be"):
+        ContiguousManager(slots, piece_size=lambda final: final, memory=FirstFit)
+
+
+def test_a_piece_size_that_is_no_number_of_slots_is_refused():
+    m = ContiguousManager(64, piece_size=lambda final: final * 1.1, memory=FirstFit)
+    with pytest.raises(TypeError, match="the size of a piece must be an integer, got 11.0"):
+        m.allocate("A", 1, 10)
+    assert m.num_free_slots == 64 and len(m.events) == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pagedlab import recorders
-from pagedlab.events import PoolState
+from pagedlab.events import Allocate, Cache, CacheHit, Evict, PoolState, Preempt, ResetCache
 from pagedlab.recorders import RecordingError
 from pagedlab.recorders import vllm as recorder
 
@@ -46,7 +46,9 @@ def test_the_shipped_run_replays_to_the_engines_tables_counts_and_free_blocks_at
 def test_the_shipped_run_shows_what_a_pool_under_pressure_does_and_says_what_it_is():
     run = recorders.shipped()
     assert (run.word, run.engine, run.num_blocks) == ("recorded", "vLLM 0.32.0", 23)
-    assert min(run.lines[kind] for kind in ("touched", "evicted", "preempted", "refused", "cached")) > 0
+    kinds = Counter(type(event) for event in run.events)
+    assert kinds[CacheHit] == run.lines["touched"] > 0 and kinds[Preempt] == run.lines["preempted"] > 0
+    assert kinds[Evict] > 0 and kinds[Cache] == run.lines["cached"] and kinds[ResetCache] == 1
     assert any(len(holders) > 1 for holders in _most_shared(run)), "blocks are shared"
     assert len(SHIPPED.read_bytes()) < 400_000
 
@@ -85,7 +87,13 @@ START = [
     dict(step=0, event="slots", req="A", status="WAITING", have=0, hit=0, new=6, total=6, free=2),
 ]
 STEP = dict(step=0, event="step", scheduled={"A": 6}, computed={"A": 0}, tables={"A": [1, 2]}, free=2)
+CACHED = dict(step=0, event="cached", req="A", blocks=[1])
 FREED = dict(step=1, event="freed", req="A", blocks=[2, 1], to_pool=[2, 1])
+EVICTED = dict(step=1, event="evicted", req="B", blocks=[1])
+TAKEN = [
+    dict(step=1, event="allocated", req="B", blocks=[3, 1]),
+    dict(step=1, event="slots", req="B", status="WAITING", have=0, hit=0, new=7, total=7, free=2),
+]
 
 
 def _load(tmp_path, lines):
@@ -101,6 +109,28 @@ def test_a_short_log_becomes_three_events_in_two_steps(tmp_path):
     assert run.engine == "vLLM of unknown version"
 
 
+def test_what_is_found_cached_evicted_and_preempted_is_an_event_and_so_in_the_state(tmp_path):
+    hit = [
+        dict(step=2, event="touched", req="C", blocks=[1], from_free=[1]),
+        dict(step=2, event="allocated", req="C", blocks=[4]),
+        dict(step=2, event="slots", req="C", status="WAITING", have=0, hit=4, new=2, total=6, free=2),
+    ]
+    preempted = dict(step=1, event="preempted", req="A", lost=6)
+    run = _load(tmp_path, [*START, CACHED, preempted, FREED, *hit])
+    assert list(run.events)[1:] == [
+        Cache("A", (0,)),
+        Preempt("A", "recompute", 6, (0, 1), ()),
+        CacheHit("C", 4, (0,)),
+        Allocate("C", 6, (0, 3)),
+    ]
+    state = PoolState(4)
+    for event in run.events[:3]:
+        state.apply(event)
+    assert state.cached == {0} and not state.holders, "cached, though nobody holds it"
+    evicting = _load(tmp_path, [*START, CACHED, FREED, EVICTED, *TAKEN])
+    assert list(evicting.events)[3:] == [Evict("B", (0,)), Allocate("B", 7, (2, 0))]
+
+
 @pytest.mark.parametrize(
     "lines, words",
     [
@@ -111,7 +141,7 @@ def test_a_short_log_becomes_three_events_in_two_steps(tmp_path):
         ([POOL | dict(null_block=7)], "line 1: the block never handed out must be block 0, got 7"),
         (
             [POOL | dict(num_blocks="many")],
-            "line 1: num_blocks must be a whole number of at least 2, got 'many'",
+            "line 1: num_blocks must be an integer, got 'many'",
         ),
         ([{"event": "pool"}], "line 1: the field 'null_block' is missing"),
         ([POOL, dict(event="melted")], "line 2: unknown event 'melted'"),
@@ -132,14 +162,22 @@ def test_a_short_log_becomes_three_events_in_two_steps(tmp_path):
         ),
         (
             [*START, START[1] | dict(req="B"), START[2] | dict(req="B")],
-            "line 5: 'B' got blocks .* some are held",
+            r"line 5: Allocate\(seq_id='B', .* does not follow: block 0 is held by \['A'\]",
         ),
-        ([*START, START[2] | dict(new=-1)], "line 4: new must be a whole number of at least 0, got -1"),
+        ([*START, START[2] | dict(new=-1)], "line 4: new must be at least 0, got -1"),
         ([*START, START[2] | dict(new=2)], "line 4: 'A' runs: it can neither share blocks .* nor store -4"),
         (
             [*START, dict(event="touched", req="B", blocks=[1], from_free=[1])],
             r"line 4: of the blocks touched nobody held \[\], the engine says \[0\]",
         ),
+        ([*START, dict(event="cached", req="A", blocks=[2])], "line 4: Cache.* block 1 is not full"),
+        ([*START, dict(event="cached", req="A")], "line 4: the field 'blocks' is missing"),
+        (
+            [*START, dict(event="cache_reset", ok=True), CACHED, dict(event="cache_reset", ok=True)],
+            "line 6: ResetCache.* block 0 is held by",
+        ),
+        ([*START, CACHED, FREED, EVICTED | dict(blocks=[2]), *TAKEN], "line 8: Evict.* there is no 1 here"),
+        ([*START, CACHED, FREED, *TAKEN], "line 7: Allocate.* block 0 has a key, and nothing evicted it"),
     ],
 )
 def test_a_line_that_is_wrong_is_one_error_with_file_and_line(tmp_path, lines, words):
@@ -291,6 +329,7 @@ def test_the_recorder_writes_what_moves_and_its_log_replays(engine):
     scheduler._preempt_request(two)
     scheduler._free_request(one)
     scheduler.schedule((three, 9))
+    scheduler._free_request(three)
     assert scheduler.reset_prefix_cache()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     kinds = Counter(line["event"] for line in lines)

@@ -130,7 +130,27 @@ def test_a_latent_vector_is_held_whole_by_every_rank():
             "no block fits: of 21,600,000,000 bytes .24,000,000,000 . 0.9., weights take 30,000,000,000, "
             "activations 1,000,000,000 and the rest 0; that leaves -9,400,000,000 for blocks of 2,097,152",
         ),
-        (lambda: capacity(-1, 0, 0, 0.9, preset("llama-3.1-8b")), "gpu_bytes must not be negative, got -1"),
+        (lambda: capacity(-1, 0, 0, 0.9, preset("llama-3.1-8b")), "gpu_bytes must be at least 0, got -1"),
+        (
+            lambda: capacity(float("inf"), 0, 0, 0.9, preset("llama-3.1-8b")),
+            "gpu_bytes .* got inf",
+        ),
+        (
+            lambda: capacity(float("nan"), 0, 0, 0.9, preset("llama-3.1-8b")),
+            "gpu_bytes .* got nan",
+        ),
+        (
+            lambda: capacity(10**9, 0.5, 0, 0.9, preset("llama-3.1-8b")),
+            "weight_bytes .* got 0.5",
+        ),
+        (
+            lambda: _pool_of(9, preset("llama-3.1-8b"), 16, kept_blocks=1.5),
+            "kept_blocks .* got 1.5",
+        ),
+        (
+            lambda: capacity(10**9, 0, 0, 0.9, preset("llama-3.1-8b"), 16.5),
+            "block_size .* got 16.5",
+        ),
         (
             lambda: capacity(1, 0, 0, 1.1, preset("llama-3.1-8b")),
             "fraction must be above 0 and at most 1, got 1.1",
@@ -140,14 +160,20 @@ def test_a_latent_vector_is_held_whole_by_every_rank():
         (lambda: _pool_of(1, preset("llama-3.1-8b"), 16, kept_blocks=1), "beside the 1 kept"),
         (lambda: _pool_of(9, preset("llama-3.1-8b"), 16).concurrency(0), "tokens must be at least 1, got 0"),
         (lambda: agree_on_blocks([]), "no rank gave a number of blocks"),
-        (lambda: agree_on_blocks([5, 0]), "rank 1 has room for 0 blocks"),
+        (lambda: agree_on_blocks([5, 0]), "the number of blocks of rank 1 must be at least 1, got 0"),
+        (lambda: agree_on_blocks([1.5]), "the number of blocks of rank 0 must be an integer, got 1.5"),
         (lambda: preset("llama-3.1-8b").on_rank(3), "8 KV heads of llama-3.1-8b do not split over 3 ranks"),
         (lambda: preset("llama-3.1-8b").on_rank(0), "ranks must be at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_sized_says_why_with_the_numbers(call, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         call()
+
+
+def test_bytes_written_as_a_float_are_the_whole_number_that_they_look_like():
+    shape = preset("llama-3.1-8b")
+    assert capacity(80e9, 16.06e9, 0, 0.9, shape) == capacity(80 * 10**9, 16_060_000_000, 0, 0.9, shape)
 
 
 def test_every_gpu_says_where_its_figures_were_read_and_a_name_that_is_none_gets_near_ones():

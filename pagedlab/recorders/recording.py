@@ -2,7 +2,8 @@
 
 The engine's tables are in the log once a step. While the lines are turned into events, a `PoolState`
 replays them, and at each step its tables, token counts, reference counts and free blocks must be the
-engine's. So a recording that loads is a recording that replays.
+engine's. So a recording that loads is a recording that replays. Hits, evictions and preemptions are events,
+too: what is cached though nobody holds it, and who lost it to whom, is seen in an engine's own log.
 
 Block ids become one smaller: vLLM never hands out its block 0, and our pools have no such block.
 """
@@ -20,13 +21,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pagedlab.events import Allocate, Append, EventLog, Free, PoolState
+from pagedlab.events import (
+    Allocate,
+    Append,
+    Cache,
+    CacheHit,
+    Event,
+    EventLog,
+    Evict,
+    Free,
+    PoolState,
+    Preempt,
+    ResetCache,
+)
+from pagedlab.inputs import at_least
 
 Line = dict[str, Any]
 _SHIPPED = "vllm-0.32.0.jsonl.gz"
-_NO_BLOCK_MOVES = frozenset(
-    {"arrived", "cached", "evicted", "refused", "preempted", "finished", "cache_reset", "kv_event"}
-)
+_NO_BLOCK_MOVES = frozenset({"arrived", "refused", "finished", "kv_event"})
 
 
 class RecordingError(ValueError):
@@ -50,7 +62,7 @@ class Recording:
     """Engine and version, to be shown beside anything drawn from it."""
     source: str
     lines: Counter[str]
-    """How many lines of each kind the log has: hits, evictions, preemptions and the rest."""
+    """How many lines of each kind the log has."""
 
     word = "recorded"
 
@@ -128,23 +140,34 @@ class _Replay:
             raise ValueError(f"a line that describes the pool comes first, got {pool['event']!r}")
         if pool["null_block"] != 0:
             raise ValueError(f"the block never handed out must be block 0, got {pool['null_block']!r}")
-        self.num_blocks = _count(pool["num_blocks"], "num_blocks", 2) - 1
-        self.block_size = _count(pool["block_size"], "block_size", 1)
+        self.num_blocks = at_least(2, pool["num_blocks"], "num_blocks") - 1
+        self.block_size = at_least(1, pool["block_size"], "block_size")
         self.engine = f"{pool.get('engine', 'vLLM')} {pool.get('version', 'of unknown version')}"
-        self.log = EventLog()
+        self.log = EventLog(self.num_blocks, self.block_size)
         self._state = PoolState(self.block_size)
-        self._shared: list[int] = []  # blocks touched and taken since the last line of slots
+        self._shared: list[int] = []  # blocks touched, evicted and taken since the last line of slots
+        self._evicted: list[int] = []
         self._taken: list[int] = []
+        self._lost: dict[str, int] = {}  # tokens of those preempted whose blocks are about to be freed
 
     def take(self, line: Line) -> None:
         """One line, in the order of the log."""
         match line["event"]:
             case "touched":
                 self._touch(self._blocks(line["blocks"]), self._blocks(line["from_free"]))
+            case "evicted":
+                self._evicted += self._blocks(line["blocks"])
             case "allocated":
                 self._taken += self._blocks(line["blocks"])
             case "slots":
                 self._store(line["req"], line)
+            case "cached":
+                self._log(Cache(line["req"], tuple(self._blocks(line["blocks"]))))
+            case "cache_reset":
+                if line["ok"]:
+                    self._log(ResetCache())
+            case "preempted":
+                self._lost[line["req"]] = at_least(0, line["lost"], "lost")
             case "freed":
                 self._free(line["req"], self._blocks(line["blocks"]), self._blocks(line["to_pool"]))
             case "step":
@@ -167,18 +190,21 @@ class _Replay:
         self._shared += blocks
 
     def _store(self, req: str, line: Line) -> None:
-        tokens = sum(_count(line[part], part, 0) for part in ("have", "hit", "new"))
-        shared, taken = self._shared, self._taken
-        self._shared, self._taken = [], []
-        if any(self._state.holders.get(block) for block in taken):
-            raise ValueError(f"{req!r} got blocks {taken}, of which some are held")
-        if req not in self._state.tables:
-            self._log(Allocate(req, tokens, (*shared, *taken)))
-            return
-        stored = tokens - self._state.num_tokens[req]
-        if shared or stored < 0:
+        tokens = sum(at_least(0, line[part], part) for part in ("have", "hit", "new"))
+        shared, evicted, taken = self._shared, self._evicted, self._taken
+        self._shared, self._evicted, self._taken = [], [], []
+        stored = tokens - self._state.num_tokens.get(req, 0)
+        if req in self._state.tables and (shared or stored < 0):
             raise ValueError(f"{req!r} runs: it can neither share blocks {shared} nor store {stored} tokens")
-        self._log(Append(req, stored, tuple(taken)))
+        if shared:
+            self._log(CacheHit(req, line["hit"], tuple(shared)))
+        if evicted:
+            self._log(Evict(req, tuple(evicted)))
+        if req in self._state.tables:
+            self._log(Append(req, stored, tuple(taken)))
+        else:
+            self._log(Allocate(req, tokens, (*shared, *taken)))
+        self._lost.pop(req, None)
 
     def _free(self, req: str, blocks: list[int], to_pool: list[int]) -> None:
         table = self._state.tables.get(req)
@@ -187,7 +213,10 @@ class _Replay:
         released = [block for block in table if self._state.holders[block] == [req]]
         if sorted(released) != sorted(to_pool):
             raise ValueError(f"nobody else holds {released}, the engine gave back {to_pool}")
-        self._log(Free(req, tuple(released)))
+        if req in self._lost:
+            self._log(Preempt(req, "recompute", self._lost.pop(req), tuple(released), ()))
+        else:
+            self._log(Free(req, tuple(released)))
 
     def _check(self, step: Line) -> None:
         """Hold our state to the engine's tables at the end of a step."""
@@ -203,7 +232,7 @@ class _Replay:
         if self.num_blocks - held != step["free"]:
             raise ValueError(f"{step['free']} blocks are free, replayed {self.num_blocks - held}")
 
-    def _log(self, event: Allocate | Append | Free) -> None:
+    def _log(self, event: Event) -> None:
         self.log.append(event)
         self._state.apply(event)
 
@@ -211,9 +240,3 @@ class _Replay:
         if not isinstance(ids, list) or not all(type(id) is int and 1 <= id <= self.num_blocks for id in ids):
             raise ValueError(f"block ids must be a list of 1 to {self.num_blocks}, got {str(ids)[:60]}")
         return [id - 1 for id in ids]
-
-
-def _count(value: Any, name: str, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return value

@@ -106,8 +106,15 @@ def test_a_log_without_steps_and_a_contiguous_log_come_back_too(tmp_path):
     m.events.to_jsonl(tmp_path / "log.jsonl")
     back = EventLog.from_jsonl(tmp_path / "log.jsonl")
     assert list(back) == list(m.events) and back[0].blocks == range(0, 32) and back.num_steps == 3
+    assert (back.num_blocks, back.state_at(1).num_tokens) == (64, {"A": 13})
+
+
+def test_a_log_that_does_not_say_its_block_size_asks_for_it():
+    log = EventLog()
+    log.append(changes.Allocate("A", 3, (0,)))
     with pytest.raises(ValueError, match="does not know its block_size"):
-        back.state_at(0)
+        log.state_at(0)
+    assert log.state_at(0, block_size=4).fill(0) == 3
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,14 @@ def test_a_log_without_steps_and_a_contiguous_log_come_back_too(tmp_path):
         ('{"event": "Allocate", "seq_id": 1, "tokens": 1e3, "blocks": []}', "tokens cannot be 1000.0"),
         ('{"event": "Allocate", "seq_id": 1, "tokens": 1, "blocks": [99]}', r"blocks cannot be \[99\]"),
         ('{"event": "Allocate", "seq_id": 1, "tokens": 1, "blocks": {"start": 0}}', "blocks cannot be"),
+        (
+            '{"event": "Allocate", "seq_id": 1, "tokens": 1, "blocks": {"start": 0, "stop": 99999999999}}',
+            "blocks",
+        ),
+        ('{"event": "Free", "seq_id": 1, "released": {"start": 0, "stop": 5}}', "released cannot be"),
+        ('{"event": "CopyOnWrite", "seq_id": 1, "entry": 0, "source": 1, "target": 4}', "target cannot be 4"),
         ('{"event": "SwapIn", "seq_ids": ["A"], "copies": [[1]]}', "copies cannot be"),
+        ('{"event": "SwapIn", "seq_ids": "A", "copies": []}', "seq_ids cannot be 'A'"),
     ],
 )
 def test_a_line_that_is_no_event_is_one_error_with_file_and_line(tmp_path, line, words):
@@ -142,8 +156,11 @@ def test_a_line_that_is_no_event_is_one_error_with_file_and_line(tmp_path, line,
     assert f"{path}, line 2: " in str(caught.value) and len(str(caught.value)) < 500
 
 
+HUGE = '{"format": "pagedlab_events/1", "num_blocks": 1099511627776, "block_size": 1}\n'
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}\n", "\xff\xfe", '{"format": "pagedlab_events/1", "num_blocks": 0}\n']
+    "text", ["", "{}\n", "\xff\xfe", '{"format": "pagedlab_events/1", "num_blocks": 0}\n', HUGE]
 )
 def test_a_file_that_is_no_log_says_so(tmp_path, text):
     path = tmp_path / "log.jsonl"
@@ -152,11 +169,55 @@ def test_a_file_that_is_no_log_says_so(tmp_path, text):
         EventLog.from_jsonl(path)
 
 
-def test_events_that_contradict_each_other_are_an_error_when_replayed():
+START = [changes.Allocate("A", 6, (0, 1)), changes.Allocate("B", 4, (2,)), changes.Cache("B", (2,))]
+
+
+@pytest.mark.parametrize(
+    "event, words",
+    [
+        (changes.Append("nobody", 1, ()), "there is no 'nobody' here"),
+        (changes.Append("A", 3, ()), r"9 tokens do not fit into its 2 block\(s\)"),
+        (changes.Append("A", 3, (2,)), r"block 2 is held by \['B'\]"),
+        (changes.Append("A", 9, (3, 3)), "it has block 3 twice"),
+        (changes.Allocate("C", 4, (1,)), r"block 1 is held by \['A'\]"),
+        (changes.Allocate("A", 4, (3,)), "'A' is here already"),
+        (changes.Allocate("C", 5, (3,)), "5 tokens do not fit"),
+        (changes.CopyOnWrite("A", 1, 0, 3), "entry 1 is another block"),
+        (changes.CopyOnWrite("A", 9, 1, 3), "list index out of range"),
+        (changes.CopyOnWrite("A", 1, 1, 2), r"nobody else holds \[1\]"),
+        (changes.Fork("A", "B", 6, 2), "'B' is here already"),
+        (changes.Fork("A", "C", 4, 1), "'A' stores 6 tokens"),
+        (changes.Fork("A", "C", 6, 1), "'A' stores 6 tokens"),
+        (changes.Free("Z", ()), "there is no 'Z' here"),
+        (changes.Free("A", (0,)), r"nobody else holds \[0, 1\]"),
+        (changes.Preempt("A", "recompute", 6, (), ()), r"nobody else holds \[0, 1\]"),
+        (changes.Preempt("A", "swap", 0, (0, 1), ((0, 0),)), "there is no 1 here"),
+        (changes.SwapOut(("A",), ((0, 0), (1, 1)), ()), r"nobody else holds \[0, 1\]"),
+        (changes.SwapIn(("A",), ()), "there is no 'A' here"),
+        (changes.Release("A", 0, (1,), (1,)), r"these entries are \[0\]"),
+        (changes.Cache("A", (1,)), "block 1 is not full"),
+        (changes.Cache("A", (3,)), "there is no 3 here"),
+        (changes.Evict("C", (0,)), "there is no 0 here"),
+        (changes.Evict("C", (2,)), r"block 2 is held by \['B'\]"),
+        (changes.CacheHit("C", 4, (0,)), "not all of them have a key"),
+        (changes.ResetCache(), r"block 2 is held by \['B'\]"),
+    ],
+)
+def test_an_event_that_contradicts_those_before_it_is_an_error_when_replayed(event, words):
     log = EventLog(4, 4)
-    log.append(changes.Append("nobody", 1, ()))
-    with pytest.raises(ValueError, match="does not follow from the events before it"):
-        log.state_at(0)
+    log.entries += [*START, event]
+    assert log.state_at(2).cached == {2}
+    with pytest.raises(ValueError, match=f"{type(event).__name__}.* does not follow: {words}"):
+        log.state_at(3)
+
+
+def test_what_a_prompt_found_is_what_its_table_begins_with():
+    log = EventLog(4, 4)
+    log.entries += [*START, changes.CacheHit("C", 4, (2,)), changes.Allocate("C", 8, (3, 2))]
+    with pytest.raises(ValueError, match=r"its prompt found \(2,\)"):
+        log.state_at(4)
+    log.entries[-1:] = [changes.Allocate("C", 5, (2, 3)), changes.Free("B", ()), changes.Free("C", (2, 3))]
+    assert list(log.state_at(6).holders) == [0, 1]
 
 
 def test_a_sequence_id_that_json_does_not_keep_is_refused_and_nothing_written(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import numpy as np
@@ -12,7 +13,7 @@ from plain import serve
 
 from pagedlab import BlockManager, waste, workloads
 from pagedlab.policies import GROWING
-from pagedlab.serving import ASSUMED, POLICIES, REFUSED, Rules, StepTime, fit, simulate, start
+from pagedlab.serving import ASSUMED, POLICIES, REFUSED, Request, Rules, StepTime, fit, simulate, start
 from pagedlab.workloads import Workload
 
 REQUESTS = st.lists(
@@ -158,6 +159,13 @@ def test_the_recorded_conversation_trace_ends_as_recorded(trace_path):
     run = simulate(workload, num_slots=65_536, block_size=16, record=False)
     assert (run.now, run.steps.preempted.sum(), len(run.events)) == (78_570, 2_890, 0)
     assert run.finished == len(workload)
+
+
+def test_a_request_that_waits_for_its_first_turn_is_a_number_until_it_is_looked_at():
+    """A million rows are arrays, not a million objects."""
+    run = simulate(workloads.named("uniform", requests=30_000), num_slots=8_192, max_steps=3, record=False)
+    assert len(run.waiting) > 29_000 and run.waiting[0].id == len(run.running)
+    assert sum(isinstance(thing, Request) for thing in gc.get_objects()) < 1_000
 
 
 # ---- refusing, stopping -------------------------------------------------------------------------
