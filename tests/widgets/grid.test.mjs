@@ -52,7 +52,7 @@ function painterOf(tape, state) {
 }
 
 test("only the blocks that changed are painted again", () => {
-  const tape = { numBlocks: 8, blockSize: 16, blocks: Uint16Array.of(3, 5, 3, 6) };
+  const tape = { numBlocks: 8, blockSize: 16, colours: [0], blocks: Uint16Array.of(3, 5, 3, 6) };
   const state = { at: 0, owners: new Uint16Array(8), slots: new Uint32Array(8) };
   const { painter, painted } = painterOf(tape, state);
   painted.length = 0;
@@ -66,7 +66,7 @@ test("only the blocks that changed are painted again", () => {
 });
 
 test("a jump over more writes than there are blocks looks at each block once", () => {
-  const tape = { numBlocks: 8, blockSize: 16, blocks: new Uint16Array(1000) };
+  const tape = { numBlocks: 8, blockSize: 16, colours: [0], blocks: new Uint16Array(1000) };
   const state = { at: 0, owners: new Uint16Array(8), slots: new Uint32Array(8) };
   const { painter } = painterOf(tape, state);
   state.slots.fill(1 | (1 << 16));
@@ -74,7 +74,7 @@ test("a jump over more writes than there are blocks looks at each block once", (
 });
 
 test("a point of the page leads to the block drawn there, and back", () => {
-  const tape = { numBlocks: 7, blockSize: 16, blocks: new Uint16Array(0) };
+  const tape = { numBlocks: 7, blockSize: 16, colours: [0], blocks: new Uint16Array(0) };
   const { painter } = painterOf(tape, { at: 0, owners: new Uint16Array(7), slots: new Uint32Array(7) });
   for (let block = 0; block < 7; block++) {
     const { left, top, size } = painter.placeOf(block);

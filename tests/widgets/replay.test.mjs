@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import {
-  countsAt, decode, describeBlock, fillHeight, fillOf, percent, refsOf, seek, startOf,
-} from "../../widgets/pagedlab_widgets/static/replay.js";
+import { END, WRITE } from "../../widgets/pagedlab_widgets/static/events.js";
+import { countsAt, decode, fillHeight, fillOf, refsOf, seek, startOf } from "../../widgets/pagedlab_widgets/static/replay.js";
+import { describeBlock, nameOf, percent } from "../../widgets/pagedlab_widgets/static/words.js";
 
 /** A random number generator that a test can repeat (mulberry32). */
 function random(seed) {
@@ -17,18 +17,22 @@ function random(seed) {
   };
 }
 
+/** Numbers as trace.py writes them. */
+function leb(...numbers) {
+  return numbers.flatMap((number) => {
+    const bytes = [];
+    for (; number > 127; number = Math.floor(number / 128)) bytes.push((number % 128) + 128);
+    return [...bytes, number];
+  });
+}
+
 /** A run on the wire, from frames of writes [block, owner, fill, refs]. */
 function wire(frames, { blocks = 8, blockSize = 16, names = [], label = "run" } = {}) {
-  const writes = frames.flat();
-  const offsets = new DataView(new ArrayBuffer(4 * (frames.length + 1)));
-  frames.reduce((sum, frame, f) => {
-    offsets.setUint32(4 * (f + 1), sum + frame.length, true);
-    return sum + frame.length;
-  }, 0);
+  const bytes = frames.flatMap((frame) => [...frame.flatMap(([block, ...held]) => leb(WRITE, block, 1, ...held)), END]);
   // At an odd place in its buffer, as the parts of a kernel message may be.
-  const bytes = new DataView(new ArrayBuffer(8 * writes.length + 3), 3);
-  writes.forEach((write, i) => write.forEach((value, j) => bytes.setUint16(8 * i + 2 * j, value, true)));
-  return { label, num_blocks: blocks, block_size: blockSize, names, offsets, writes: bytes };
+  const events = new DataView(new ArrayBuffer(bytes.length + 3), 3);
+  bytes.forEach((byte, i) => events.setUint8(i, byte));
+  return { label, num_blocks: blocks, block_size: blockSize, names, frames: frames.length, events };
 }
 
 function randomRun(seed) {
@@ -80,6 +84,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
         stored,
         held: slots,
         shared: held.filter(([, , refs]) => refs > 1).length,
+        kept: 0,
         waste: slots ? (slots - stored) / slots : 0,
       });
     }
@@ -98,13 +103,13 @@ test("a frame out of range is the nearest there is", () => {
 test("a run without frames is a pool of free blocks", () => {
   const tape = decode(wire([])), state = startOf(tape);
   assert.deepEqual(seek(tape, state, 5), [0, 0]);
-  assert.deepEqual(countsAt(tape, 0), { used: 0, stored: 0, held: 0, shared: 0, waste: 0 });
+  assert.deepEqual(countsAt(tape, 0), { used: 0, stored: 0, held: 0, shared: 0, kept: 0, waste: 0 });
 });
 
 test("the largest numbers of the format come through", () => {
-  const tape = decode(wire([[[16383, 65535, 65535, 65535]]], { blocks: 16384, blockSize: 65535 })), state = startOf(tape);
+  const tape = decode(wire([[[16383, 65535, 65535, 32767]]], { blocks: 16384, blockSize: 65535 })), state = startOf(tape);
   seek(tape, state, 0);
-  assert.deepEqual(unpack(state)[16383], [65535, 65535, 65535]);
+  assert.deepEqual(unpack(state)[16383], [65535, 65535, 32767]);
 });
 
 test("only a full block looks full, and whatever stores a token shows one", () => {
@@ -135,4 +140,11 @@ test("a block in words: free, reserved, part filled, shared, by a name that is o
 
 test("a share that is not nothing never reads as nothing", () => {
   assert.deepEqual([0, 0.0001, 0.049, 0.5, 0.9999, 1].map(percent), ["0.0 %", "< 0.1 %", "4.9 %", "50.0 %", "> 99.9 %", "100.0 %"]);
+});
+
+test("a name of any length or direction stays inside its line", () => {
+  const tape = { names: ["A", "x".repeat(10_000), "\u202egnp.exe", "\u0645\u0631\u062d\u0628\u0627"] };
+  assert.equal(nameOf(tape, 0), "A");
+  assert.equal(nameOf(tape, 1).length, 49);
+  for (const seq of [2, 3]) assert.equal(nameOf(tape, seq), `\u2068${tape.names[seq]}\u2069`);
 });

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from node import find_node
 
 from pagedlab_widgets.assets import STATIC, script
 
@@ -16,20 +15,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    return _find_node()
-
-
-def _find_node() -> str:
-    """A node with a test runner. Without one the test is skipped, and in CI it fails."""
-    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-    give_up = pytest.fail if in_ci else pytest.skip
-    found = shutil.which("node")
-    if found is None:
-        give_up("no node on the path")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout.strip()
-    if int(version.lstrip("v").partition(".")[0] or 0) < 18:
-        give_up(f"node {version} has no test runner; 18 has")
-    return found
+    return find_node()
 
 
 @pytest.mark.parametrize(
@@ -38,8 +24,9 @@ def _find_node() -> str:
 def test_without_node_these_tests_are_skipped_but_not_in_ci(monkeypatch, tmp_path, ci, ends) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with pytest.raises(ends, match="no node on the path"):
-        _find_node()
+        find_node()
 
 
 @pytest.mark.parametrize("file", sorted(HERE.glob("*.test.mjs")), ids=lambda file: file.name)

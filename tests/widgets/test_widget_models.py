@@ -80,7 +80,7 @@ def test_a_trace_travels_as_bytes(sent: list[dict[str, Any]]) -> None:
     trace = run()
     block_map = BlockMap()
     block_map.show(trace)
-    assert [bytes(buffer) for buffer in sent[-1]["buffers"]] == [trace.offsets, trace.writes]
+    assert [bytes(buffer) for buffer in sent[-1]["buffers"]] == [trace.events]
 
 
 def test_the_frame_stays_where_the_new_run_has_it() -> None:
@@ -99,6 +99,11 @@ def test_a_frame_is_clamped_to_the_run(asked: int, shown: int) -> None:
 def test_a_map_of_nothing_has_no_frames() -> None:
     assert (BlockMap().frame, BlockMap().frames) == (0, 0)
     assert repr(BlockMap()) == "BlockMap(no run; frame 0 of 0)"
+
+
+def test_maps_have_timelines_of_their_own_unless_one_is_named() -> None:
+    assert BlockMap().timeline != BlockMap().timeline
+    assert BlockMap(timeline="lesson").timeline == "lesson"
 
 
 def test_a_map_shows_traces_only_and_keeps_what_it_showed() -> None:

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
 import { Saver } from "../../widgets/pagedlab_widgets/static/dom.js";
-import { Timeline, comfortableSpeed } from "../../widgets/pagedlab_widgets/static/timeline.js";
+import { Timeline, comfortableSpeed, joinTimeline } from "../../widgets/pagedlab_widgets/static/timeline.js";
 
 /** @type {Map<number, (now: number) => void>} */
 let waiting = new Map();
@@ -115,4 +115,32 @@ test("many changes are few messages, and the last value wins", async () => {
   saver.cancel();
   await new Promise((then) => setTimeout(then, 80));
   assert.equal(messages.at(-1), 20);
+});
+
+test("in a loop it rests at the end and begins anew, step for step", () => {
+  const { timeline, seen } = timelineOf(4, 10);
+  timeline.loop = true;
+  timeline.play();
+  for (let now = 1; now <= 2601; now += 50) paint(now);
+  assert.ok(timeline.playing);
+  assert.deepEqual(seen.filter(([cause]) => cause === "play").map(([, frame]) => frame).slice(0, 9), [0, 1, 2, 3, 0, 1, 2, 3, 0]);
+});
+
+test("widgets that name the same timeline move together, the longest run counts, and the last one out stops it", () => {
+  const seen = [];
+  const [first, second] = ["a", "b"].map((who) => {
+    const listener = () => seen.push(who), joined = joinTimeline("shared", listener);
+    joined.timeline.resize(who === "a" ? 10 : 20, listener);
+    return joined;
+  });
+  assert.equal(first.timeline, second.timeline);
+  assert.equal(first.timeline.frames, 20);
+  first.timeline.seek(15, "input");
+  assert.deepEqual(seen, ["a", "b"]);
+  second.leave();
+  assert.equal(first.timeline.frames, 10);
+  first.timeline.play();
+  first.leave();
+  assert.equal(first.timeline.playing, false);
+  assert.notEqual(joinTimeline("shared", () => {}).timeline, first.timeline);
 });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import traitlets as t
@@ -16,14 +17,19 @@ class BlockMap(anywidget.AnyWidget):
     """The blocks of one or several runs side by side, moved by one control bar.
 
     A block has the colour of the sequence that holds it and is filled as far as it stores tokens: what is
-    pale is held and empty, what is grey is free, a corner marks a block that several sequences share. The
-    whole of every trace is in the browser, so play, step, scrub and hover work without the kernel, and in a
-    saved page.
+    pale is held and empty, what is grey is free, what is hatched is free and still cached, a corner marks a
+    block that several sequences share. The whole of every trace is in the browser, so play, step, scrub,
+    jump to an event, zoom, follow and hover work without the kernel, and in a saved page.
 
-    `frame` is the frame shown (the blocks *after* its writes). It follows the reader when they pause, step
-    or scrub, at most five times a second, never while it plays; setting it moves every view. A shorter run
-    holds its last frame while a longer one goes on. `speed` is in frames a second (0: the whole run in
-    about 20 s), `columns` the blocks in a row (0: what fits), `word` says where the numbers come from.
+    `frame` is the frame shown (the blocks *after* its events). It follows the reader when they pause, step
+    or scrub, at most five times a second; while it plays it moves in the page alone, so `ipywidgets.jslink`
+    can tie it to something else there. Setting it moves every view. A shorter run holds its last frame
+    while a longer one goes on. Maps with the same `timeline` move together, and so does any widget of this
+    package that takes one.
+
+    `follow` is the name of a sequence whose block table is shown beside the map ("": none); `speed` is in
+    frames a second (0: the whole run in about 20 s), `loop` begins anew at the end, `columns` are the blocks
+    in a row (0: what fits), `word` says where the numbers come from.
 
     >>> from pagedlab_widgets import TraceBuilder
     >>> builder = TraceBuilder("paged, blocks of 16", num_blocks=4, block_size=16)
@@ -38,8 +44,15 @@ class BlockMap(anywidget.AnyWidget):
     panels = t.List(t.Dict()).tag(sync=True)
     frame = t.Int(0).tag(sync=True)
     speed = t.Float(0.0, min=0.0).tag(sync=True)
+    loop = t.Bool(False).tag(sync=True)
+    follow = t.Unicode("").tag(sync=True)
+    timeline = t.Unicode().tag(sync=True)
     columns = t.Int(0, min=0).tag(sync=True)
     word = t.Enum(WORDS, "simulated").tag(sync=True)
+
+    @t.default("timeline")
+    def _own_timeline(self) -> str:
+        return uuid4().hex
 
     def __init__(self, *traces: Trace, **traits: Any) -> None:
         self._traces = _checked(traces)
@@ -89,6 +102,6 @@ def _panel(trace: Trace) -> dict[str, Any]:
         "num_blocks": trace.num_blocks,
         "block_size": trace.block_size,
         "names": list(trace.names),
-        "offsets": trace.offsets,
-        "writes": trace.writes,
+        "frames": trace.frames,
+        "events": trace.events,
     }

@@ -1,35 +1,59 @@
 """A run in the form in which it travels to the browser.
 
-A trace is a sequence of *frames*, each a handful of *writes*; a write says all there is to say about one
-block from then on. Frame f shows the blocks after all writes of frames 0 to f; before frame 0 every block
-is free.
+A trace is a sequence of *frames*, each a handful of events; frame f shows the blocks after the events of
+frames 0 to f, and before frame 0 every block is free. The browser replays the events (`static/events.js`), so
+that tables, sharing and the cache need no bytes of their own. On the wire an event is its number in `KINDS`
+and then whole numbers, in this order:
 
-    offsets   uint32, frames + 1     the writes of frame f are offsets[f] .. offsets[f + 1]
-    writes    4 x uint16 a write     block | owner | fill | refs        (all little-endian)
+    end       -                                   closes a frame
+    write     block, count, owner, fill, refs     what so many blocks hold from then on
+    note      kind, seq, amount                   names what the writes after it show
+    allocate  seq, tokens, blocks                 append  seq, tokens, new blocks
+    copy-on-write  seq, entry, source, target     fork  child, parent, tokens, num_blocks
+    free      seq                                 release  seq, entry, number of entries
+    preempt   seq, tokens to compute again        swap out  seq        swap in  seq, blocks
+    cache, evict   seq, blocks                    cache hit  seq, tokens, blocks
+    reset cache    -
 
-    owner     the sequence that holds the block: a small number, by order of appearance, named in `names`
-    fill      tokens stored in the block
-    refs      sequences that hold the block: 0 is free, 2 and more is shared
-
-A block that is held with fill 0 is reserved, and drawn as such; of a free one, owner and fill say nothing.
-
-Eight bytes a write, so that 100,000 writes are 0.8 MB and the browser can go to any frame by itself.
+`seq` and `owner` are small numbers by order of appearance, named in `names`. Every number is in LEB128, seven
+bits a byte; a list is its length, then its numbers plus one. A token stored by a running sequence is thus
+about four bytes, and 100,000 events of a server stay under 1 MB.
 """
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from pagedlab.events import Event, PoolState
 
 MAX_BLOCKS = 16_384
 MAX_BLOCK_SIZE = 65_535
 MAX_OWNERS = 65_536
-WRITE_BYTES = 8
+MAX_REFS = 32_767
+KINDS = (
+    *("end", "write", "note", "allocate", "append", "copy-on-write", "fork", "free", "release"),
+    *("preempt", "swap out", "swap in", "cache", "cache hit", "evict", "reset cache"),
+)
+_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
+
+
+class Write(NamedTuple):
+    """From now on `blocks` blocks from `block` on are held `refs` times, first by `owner`, `fill` tokens in
+    each."""
+
+    block: int
+    blocks: int
+    owner: int
+    fill: int
+    refs: int
+
+
+Drawn: TypeAlias = Event | Write
 
 
 @dataclass(frozen=True)
@@ -47,78 +71,30 @@ class Counts:
         return (self.held - self.stored) / self.held if self.held else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
-    """One run of a block pool: what every block held at every frame.
+    """One run of a block pool, made by a `TraceBuilder`, `paged_trace` or `contiguous_trace`.
 
-    `label` names the run ("paged, blocks of 16"), `names` the sequences by owner number; both are text and
-    are shown as text. The layout of `offsets` and `writes` is at the head of this module; `TraceBuilder`
-    makes them. Raises ValueError (TypeError for a wrong type) naming the part that contradicts another.
+    `label` names the run ("paged, blocks of 16"), `names` the sequences by number; both are text and are
+    shown as text. `events` is what travels, as the head of this module says.
     """
 
     label: str
     num_blocks: int
     block_size: int
-    offsets: bytes
-    writes: bytes
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
+    events: bytes
+    steps: tuple[tuple[Drawn, ...], ...] = field(compare=False)
+    """The events again, as Python has them; they stay here."""
+    numbers: Mapping[Hashable, int] = field(compare=False)
+    """The number of each sequence in `steps`."""
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.label, str):
-            raise TypeError(f"label is text, not {self.label!r}")
-        _check_number("num_blocks", self.num_blocks, MAX_BLOCKS, "a map shows each; show a window of the run")
-        _check_number("block_size", self.block_size, MAX_BLOCK_SIZE, "16 bits count the slots")
-        object.__setattr__(self, "names", tuple(self.names))
-        for name in self.names:
-            if not isinstance(name, str):
-                raise TypeError(f"names are text, not {name!r}")
-        if len(self.names) > MAX_OWNERS:
-            raise ValueError(f"{len(self.names):,} names; 16 bits tell {MAX_OWNERS:,} apart")
-        for part in ("offsets", "writes"):
-            if not isinstance(getattr(self, part), bytes):
-                raise TypeError(f"{part} must be bytes, not {type(getattr(self, part)).__name__}")
-        self._check_offsets()
-        self._check_writes()
-
-    def _check_offsets(self) -> None:
-        if len(self.offsets) < 4 or len(self.offsets) % 4:
-            raise ValueError(f"offsets hold frames + 1 numbers of 4 bytes; got {len(self.offsets)} bytes")
-        if len(self.writes) % WRITE_BYTES:
-            raise ValueError(f"writes hold {WRITE_BYTES} bytes each; got {len(self.writes)} bytes")
-        offsets = self._offsets()
-        if offsets[0] != 0 or offsets[-1] != self.num_writes or np.any(offsets[1:] < offsets[:-1]):
-            raise ValueError(
-                f"offsets must rise from 0 to the number of writes, {self.num_writes:,}, and never fall; "
-                f"they go from {offsets[0]:,} to {offsets[-1]:,}"
-            )
-
-    def _check_writes(self) -> None:
-        block, owner, fill, refs = self._writes().T
-        held, names = refs > 0, len(self.names)
-        for bad, rule in (
-            (block >= self.num_blocks, f"block must be below num_blocks, {self.num_blocks:,}"),
-            (held & (owner >= names), f"owner must be below the number of names, {names:,}"),
-            (held & (fill > self.block_size), f"fill must be at most block_size, {self.block_size:,}"),
-        ):
-            if bad.any():
-                at = int(bad.argmax())
-                frame = int(np.searchsorted(self._offsets(), at, side="right")) - 1
-                values = f"block {block[at]}, owner {owner[at]}, fill {fill[at]}, refs {refs[at]}"
-                raise ValueError(f"write {at:,} (frame {frame:,}: {values}): {rule}")
-
-    def _offsets(self) -> np.ndarray[Any, Any]:
-        return np.frombuffer(self.offsets, "<u4")
-
-    def _writes(self) -> np.ndarray[Any, Any]:
-        return np.frombuffer(self.writes, "<u2").reshape(-1, 4)
+    def __repr__(self) -> str:
+        return f"Trace({self.label!r}, {self.num_blocks} blocks of {self.block_size}, {self.frames} frames)"
 
     @property
     def frames(self) -> int:
-        return len(self.offsets) // 4 - 1
-
-    @property
-    def num_writes(self) -> int:
-        return len(self.writes) // WRITE_BYTES
+        return len(self.steps)
 
     def blocks(self, frame: int) -> np.ndarray[Any, Any]:
         """The blocks after `frame`: uint16 [num_blocks, 3], the owner, fill and refs of each.
@@ -127,23 +103,23 @@ class Trace:
         """
         if not 0 <= frame < self.frames:
             raise IndexError(f"frame {frame} of a trace of {self.frames} frames")
-        done = self._writes()[: self._offsets()[frame + 1]]
-        # The last write of each block is the one that counts: look at them newest first.
-        block, last = np.unique(done[::-1, 0], return_index=True)
-        state = np.zeros((self.num_blocks, 3), np.uint16)
-        state[block] = done[::-1][last, 1:]
+        pool, state = PoolState(self.block_size), np.zeros((self.num_blocks, 3), np.uint16)
+        for event in chain.from_iterable(self.steps[: frame + 1]):
+            if isinstance(event, Write):
+                state[event.block : event.block + event.blocks] = event[2:]
+                continue
+            for block in pool.apply(event):
+                holders = pool.holders.get(block, ())
+                owner = self.numbers[holders[0]] if holders else 0
+                state[block] = owner, pool.fill(block), len(holders)
         return state
 
     def counts(self, frame: int) -> Counts:
         """Blocks in use, tokens stored, slots held and blocks shared after `frame`."""
         _, fill, refs = self.blocks(frame).T
         used = int(np.count_nonzero(refs))
-        return Counts(
-            used,
-            int(fill[refs > 0].sum(dtype=np.int64)),
-            used * self.block_size,
-            int(np.count_nonzero(refs > 1)),
-        )
+        stored, shared = int(fill[refs > 0].sum(dtype=np.int64)), int(np.count_nonzero(refs > 1))
+        return Counts(used, stored, used * self.block_size, shared)
 
 
 class TraceBuilder:
@@ -151,58 +127,121 @@ class TraceBuilder:
 
     >>> builder = TraceBuilder("paged, blocks of 16", num_blocks=4, block_size=16)
     >>> first = builder.owner("request 7")
+    >>> builder.note("allocate", first, 21)
     >>> builder.write(0, first, fill=16, refs=1); builder.write(1, first, fill=5, refs=1); builder.end_frame()
     >>> builder.write(0, first, fill=0, refs=0); builder.end_frame()
     >>> trace = builder.build()
     >>> trace.frames, trace.names, trace.counts(0)
     (2, ('request 7',), Counts(used=2, stored=21, held=32, shared=0))
+
+    Raises TypeError and ValueError that name the argument, the value and the rule.
     """
 
     def __init__(self, label: str, num_blocks: int, block_size: int) -> None:
-        self._label = label
-        self._num_blocks = num_blocks
-        self._block_size = block_size
-        self._writes = array("H")
-        self._ends = array("Q", [0])
-        self._owners: dict[str, int] = {}
+        if not isinstance(label, str):
+            raise TypeError(f"label is text, not {label!r}")
+        _check_number("num_blocks", num_blocks, MAX_BLOCKS, "a map shows each; show a window of the run")
+        _check_number("block_size", block_size, MAX_BLOCK_SIZE, "16 bits count the slots")
+        self._label, self._num_blocks, self._block_size = label, num_blocks, block_size
+        self._names: list[str] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._wire = bytearray()
+        self._steps: list[tuple[Drawn, ...]] = []
+        self._step: list[Drawn] = []
+        self._open = False  # whether anything came since the last frame was closed
+        self._last: Write | None = None  # not on the wire yet: the next write may continue it
 
     def owner(self, name: str) -> int:
         """The number of the sequence called `name`: a new one when the name is new."""
-        number = self._owners.setdefault(name, len(self._owners))
-        if number >= MAX_OWNERS:
-            del self._owners[name]
+        return self.number(name, name)
+
+    def number(self, seq_id: Hashable, name: str) -> int:
+        """The number of a sequence; `name` is what it is called, if it is new."""
+        known = self._numbers.get(seq_id)
+        if known is not None:
+            return known
+        if not isinstance(name, str):
+            raise TypeError(f"names are text, not {name!r}")
+        if len(self._names) == MAX_OWNERS:
             raise ValueError(f"a trace tells {MAX_OWNERS:,} sequences apart; {name!r} is one more")
-        return number
+        self._names.append(name)
+        return self._numbers.setdefault(seq_id, len(self._numbers))
 
     def write(self, block: int, owner: int, fill: int, refs: int) -> None:
         """From this frame on, `block` is held `refs` times (0: free), first by `owner`, and stores `fill`
-        tokens.
+        tokens: with 0 it is reserved, and drawn as such.
         """
-        try:
-            self._writes.fromlist([block, owner, fill, refs])  # all four or none
-        except OverflowError:
+        write = Write(block, 1, owner if refs else 0, fill if refs else 0, refs)
+        if not (
+            0 <= block < self._num_blocks
+            and 0 <= refs <= MAX_REFS
+            and 0 <= write.fill <= self._block_size
+            and (not refs or 0 <= owner < len(self._names))
+        ):
             values = f"block {block}, owner {owner}, fill {fill}, refs {refs}"
-            raise ValueError(f"a write holds four numbers between 0 and 65,535, not {values}") from None
+            raise ValueError(
+                f"a write ({values}) needs a block below {self._num_blocks:,}, an owner below "
+                f"{len(self._names):,}, at most {self._block_size:,} tokens and {MAX_REFS:,} refs"
+            )
+        last = self._last
+        if last and block == last.block + last.blocks and write[2:] == last[2:]:
+            self._last = last._replace(blocks=last.blocks + 1)
+        else:
+            self._flush()
+            self._last = write
+
+    def note(self, kind: str, owner: int, amount: int = 0) -> None:
+        """Name what the writes that follow show: one of `KINDS` from "allocate" on, of `amount` tokens."""
+        if kind not in KINDS[3:]:
+            raise ValueError(f"kind must be one of {', '.join(KINDS[3:])}, not {kind!r}")
+        self._flush()
+        self._put("note", (_NUMBER[kind], owner, amount))
+
+    def event(self, event: Event, *records: tuple[str, Iterable[int]]) -> None:
+        """An event that the browser replays, as its records on the wire."""
+        self._flush()
+        for kind, numbers in records:
+            self._put(kind, numbers)
+        self._step.append(event)
 
     def end_frame(self) -> None:
-        """Close a frame, with or without writes in it."""
-        self._ends.append(len(self._writes) // 4)
+        """Close a frame, with or without anything in it."""
+        self._flush()
+        self._put("end", ())
+        self._steps.append(tuple(self._step))
+        self._step.clear()
 
-    def build(self, names: Iterable[str] | None = None) -> Trace:
-        """The trace. `names` replaces the names given to `owner`, for callers that number sequences
-        themselves.
-        """
-        if (open_writes := len(self._writes) // 4 - self._ends[-1]) > 0:
-            writes = "write" if open_writes == 1 else "writes"
-            raise ValueError(f"{open_writes} {writes} since the last end_frame() belong to no frame")
+    def build(self) -> Trace:
+        """The trace of the frames closed so far. Raises ValueError when there are writes after them."""
+        if self._last or self._open:
+            raise ValueError("what came since the last end_frame() belongs to no frame")
         return Trace(
-            self._label,
-            self._num_blocks,
-            self._block_size,
-            np.array(self._ends, "<u4").tobytes(),
-            (self._writes if sys.byteorder == "little" else _swapped(self._writes)).tobytes(),
-            tuple(self._owners) if names is None else tuple(names),
+            *(self._label, self._num_blocks, self._block_size, tuple(self._names)),
+            *(bytes(self._wire), tuple(self._steps), dict(self._numbers)),
         )
+
+    def _flush(self) -> None:
+        if self._last:
+            self._put("write", self._last)
+            self._step.append(self._last)
+            self._last = None
+
+    def _put(self, kind: str, numbers: Iterable[int]) -> None:
+        wire = self._wire
+        wire.append(_NUMBER[kind])
+        self._open = kind != "end"
+        for number in numbers:
+            while number > 127:
+                wire.append(number & 127 | 128)
+                number >>= 7
+            wire.append(number)
+
+
+def listed(blocks: Iterable[int]) -> Iterator[int]:
+    """A list as it is on the wire: its length, then each number plus one, so that -1 has a place."""
+    blocks = tuple(blocks)
+    yield len(blocks)
+    yield from (block + 1 for block in blocks)
 
 
 def _check_number(name: str, value: int, most: int, why: str) -> None:
@@ -212,9 +251,3 @@ def _check_number(name: str, value: int, most: int, why: str) -> None:
         raise ValueError(f"{name} must be at least 1, not {value}")
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, not {value:,}: {why}")
-
-
-def _swapped(values: array[int]) -> array[int]:
-    copy = values[:]
-    copy.byteswap()
-    return copy

@@ -5,12 +5,14 @@
 
 import { readTheme, watchTheme } from "./colours.js";
 import { Announcer, Saver, afterPaint, h, keepKeys, setAttributes, setText } from "./dom.js";
+import { FollowBar } from "./follow.js";
 import { fit } from "./grid.js";
 import { Panel } from "./panel.js";
 import { decode } from "./replay.js";
-import { Timeline, comfortableSpeed, controlBar } from "./timeline.js";
+import { comfortableSpeed, controlBar, joinTimeline } from "./timeline.js";
 
 const NARROWEST = 300, GAP = 16, TALLEST = 420; // CSS pixels: a panel, the space between two, a map
+const BESIDE = 560, TABLE = 280; // a panel that has room for a block table beside its map, and what the table takes
 
 /**
  * Runs already decoded, by the bytes they came in: two views of a model share them.
@@ -20,24 +22,50 @@ const decoded = new WeakMap();
 
 /** @param {import("./replay.js").WireTrace} wire */
 function tapeOf(wire) {
-  const tape = decoded.get(wire.writes) ?? decode(wire);
-  decoded.set(wire.writes, tape);
+  const tape = decoded.get(wire.events) ?? decode(wire);
+  decoded.set(wire.events, tape);
   return tape;
 }
+
+/**
+ * One colour for one name, whichever run it is in.
+ * @param {import("./replay.js").Tape[]} tapes
+ */
+function colourByName(tapes) {
+  /** @type {Map<string, number>} */
+  const colours = new Map();
+  for (const { names } of tapes) for (const name of names) if (!colours.has(name)) colours.set(name, colours.size);
+  for (const tape of tapes) tape.colours = Uint16Array.from(tape.names, (name) => colours.get(name) ?? 0);
+  return [...colours.keys()];
+}
+
+/**
+ * One saver for all views of a model: they share its module and its timeline, and would each send what the reader does.
+ * @type {WeakMap<import("./timeline.js").Timeline, Saver>}
+ */
+const savers = new WeakMap();
 
 /** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
 
 /** @param {{model: Model, el: HTMLElement}} context */
 function render({ model, el }) {
-  const timeline = new Timeline(), announcer = new Announcer(), saver = new Saver(model, "frame");
+  /** @param {import("./timeline.js").Cause} cause */
+  const listener = (cause) => moved(cause);
+  const { timeline, leave } = joinTimeline(model.get("timeline"), listener);
+  const announcer = new Announcer(), saver = savers.get(timeline) ?? new Saver(model, "frame");
+  savers.set(timeline, saver);
   const bar = controlBar(timeline);
+  const following = new FollowBar((name) => {
+    model.set("follow", name);
+    model.save_changes();
+  });
   const board = h("div", { class: "pl-panels" });
   const nothing = h("p", { class: "pl-nothing", hidden: true });
   const tip = h("div", { class: "pl-tip", hidden: true, "aria-hidden": "true" });
   const word = h("span", { class: "pl-word" });
-  el.classList.add("pl-widget", "pl-block-map");
   const meaning = legend(word);
-  el.replaceChildren(bar.element, nothing, board, meaning, announcer.element, tip);
+  el.classList.add("pl-widget", "pl-block-map");
+  el.replaceChildren(bar.element, following.element, nothing, board, meaning, announcer.element, tip);
   keepKeys(el);
 
   /** @type {Panel[]} */
@@ -45,7 +73,7 @@ function render({ model, el }) {
   /** @type {{panel: Panel, block: number} | null} */
   let pointed = null;
   /** Width for which the panels are laid out; 0 while they are in no document. */
-  let width = 0;
+  let width = 0, frames = 0;
 
   const pace = () => {
     timeline.pace(model.get("speed") || comfortableSpeed(timeline.frames));
@@ -54,10 +82,12 @@ function render({ model, el }) {
   const show = () => {
     /** @type {import("./replay.js").Tape[]} */
     const tapes = model.get("panels").map(tapeOf);
-    timeline.resize(Math.max(0, ...tapes.map((tape) => tape.frames)));
+    following.load(colourByName(tapes));
+    frames = Math.max(0, ...tapes.map((tape) => tape.frames));
+    timeline.resize(frames, listener);
     if (!timeline.chosen) pace();
     while (panels.length < tapes.length) {
-      const panel = new Panel(timeline, (text) => announcer.say(text));
+      const panel = new Panel(timeline, { say: (text) => announcer.say(text), follow: following.follow, relayout: layout });
       panel.canvas.addEventListener("pointermove", (event) => point(panel, event));
       panel.canvas.addEventListener("pointerleave", () => point(null));
       panels.push(panel);
@@ -70,8 +100,15 @@ function render({ model, el }) {
     board.hidden = bar.element.hidden = meaning.hidden = !nothing.hidden;
     setText(nothing, tapes.length ? "Nothing happened in this run: it has no steps to show." : "No run to show yet.");
     setText(word, model.get("word"));
-    layout();
+    setAttributes(meaning, { "data-kept": tapes.some((tape) => tape.kept.some(Boolean)), "data-shared": tapes.some((tape) => tape.shared.some(Boolean)) });
+    follow();
     refresh();
+  };
+
+  const follow = () => {
+    following.show(model.get("follow"));
+    for (const panel of panels) panel.track(model.get("follow"));
+    layout();
   };
 
   const layout = () => {
@@ -83,10 +120,12 @@ function render({ model, el }) {
     if (inside <= 0) return;
     const theme = readTheme(el), ratio = globalThis.devicePixelRatio || 1;
     for (const panel of panels) {
-      const blocks = panel.tape?.numBlocks ?? 1;
+      const blocks = panel.tape?.numBlocks ?? 1, beside = panel.table.shown && inside >= BESIDE;
       const gutter = 7 * String(blocks - 1).length + 8;
-      panel.layout(fit({ blocks, width: inside, height: TALLEST, ratio, columns: model.get("columns"), gutter }), theme);
+      setAttributes(panel.stage, { "data-table": panel.table.shown ? (beside ? "beside" : "below") : null });
+      panel.layout(fit({ blocks, width: inside - (beside ? TABLE : 0), height: TALLEST, ratio, columns: model.get("columns"), gutter }), theme);
     }
+    following.paint(theme);
   };
 
   const refresh = () => {
@@ -95,7 +134,11 @@ function render({ model, el }) {
     if (pointed) fillTip(tip, pointed.panel.describe(pointed.block));
   };
 
-  timeline.listen((cause) => {
+  /** The frame as Python may have it: a shorter run holds its last. */
+  const own = () => Math.min(timeline.frame, Math.max(0, frames - 1));
+
+  /** @param {import("./timeline.js").Cause} cause */
+  const moved = (cause) => {
     const { frame, playing } = timeline, since = timeline.since || performance.now();
     let blocks = 0;
     for (const panel of panels) blocks += panel.follow();
@@ -103,11 +146,12 @@ function render({ model, el }) {
     afterPaint(() => el.dispatchEvent(new CustomEvent("pl:painted", {
       bubbles: true, detail: { frame, blocks, cause, playing, ms: performance.now() - since },
     })));
+    if (cause === "play") model.set("frame", own()); // stays in the page: for what is linked to it there
+    else if (cause !== "model" || model.get("frame") !== own()) saver.save(own());
     if (cause === "input" || cause === "pause") {
-      saver.save(frame);
       announcer.say(() => `Step ${timeline.frame} of ${timeline.last}. ${panels.map((panel) => panel.sentence()).join(" ")}`);
     }
-  });
+  };
 
   /** @param {Panel | null} panel @param {PointerEvent} [event] */
   const point = (panel, event) => {
@@ -122,14 +166,13 @@ function render({ model, el }) {
     Object.assign(tip.style, { left: `${Math.max(0, left)}px`, top: `${Math.max(0, top)}px` });
   };
 
-  const moved = () => {
-    // A view at rest shows what the model says. One that plays is left alone when another view stops somewhere.
-    if (Saver.saving && timeline.playing) return;
-    if (!Saver.saving) saver.cancel();
+  const told = () => {
+    if (Saver.saving || model.get("frame") === own()) return;
+    saver.cancel();
     timeline.seek(model.get("frame"), "model");
   };
   /** @type {[string, () => void][]} */
-  const handlers = [["change:panels", show], ["change:word", show], ["change:speed", pace], ["change:columns", layout], ["change:frame", moved]];
+  const handlers = [["change:panels", show], ["change:word", show], ["change:speed", pace], ["change:columns", layout], ["change:frame", told], ["change:follow", follow]];
   for (const [name, then] of handlers) model.on(name, then);
 
   // `el` is in no document yet: how wide it is and which colours hold there, its first resize tells.
@@ -141,11 +184,13 @@ function render({ model, el }) {
   resizing.observe(el);
   const unwatch = watchTheme(() => requestAnimationFrame(layout));
 
-  timeline.frame = model.get("frame");
+  if (!timeline.frames) {
+    timeline.frame = model.get("frame");
+    timeline.loop = model.get("loop");
+  }
   show();
   return () => {
-    timeline.pause();
-    saver.cancel();
+    if (!leave()) saver.cancel();
     announcer.stop();
     resizing.disconnect();
     unwatch();
@@ -160,11 +205,11 @@ function fillTip(tip, about) {
 
 /** What the drawing means. @param {HTMLElement} word */
 function legend(word) {
-  const entries = [["stored", "stores tokens"], ["empty", "held, empty"], ["free", "free"], ["shared", "shared by several"]];
+  const entries = [["stored", "stores tokens"], ["empty", "held, empty"], ["free", "free"], ["kept", "free, still cached"], ["shared", "shared by several"]];
   return h("div", { class: "pl-legend" },
-    ...entries.map(([key, text]) => h("span", {}, h("i", { class: `pl-swatch pl-swatch-${key}`, "aria-hidden": "true" }), text)),
+    ...entries.map(([key, text]) => h("span", { class: `pl-means-${key}` }, h("i", { class: `pl-swatch pl-swatch-${key}`, "aria-hidden": "true" }), text)),
     h("span", {}, "a colour: a sequence"),
-    h("span", {}, "keys on a map: arrows, space to play, comma and full stop to step"),
+    h("span", {}, "keys on a map: arrows, space to play, comma and full stop to step, plus and minus, enter to follow"),
     word);
 }
 

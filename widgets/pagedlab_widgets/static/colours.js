@@ -14,6 +14,8 @@
  *
  * @typedef {object} Theme
  * @property {Look[]} looks
+ * @property {{solid: string, tint: string}} trace  of curves
+ * @property {Look} quiet    of sequences that the reader does not follow
  * @property {string} free
  * @property {string} ink    text and marks
  * @property {string} paper  what is behind
@@ -60,17 +62,18 @@ export function readTheme(element) {
   const style = getComputedStyle(element);
   /** @param {string} name @param {string} fallback */
   const read = (name, fallback) => rgbOf(style.getPropertyValue(name).trim() || fallback);
-  const paper = read("--pl-surface", "white"), ink = read("--pl-ink", "black");
+  const paper = read("--pl-surface", "white"), ink = read("--pl-ink", "black"), accent = read("--pl-accent", "#1976d2");
+  /** @param {Rgb} solid @param {number} mark @returns {Look} */
+  const lookOf = (solid, mark) => {
+    /** @param {Rgb} towards @param {number} share */
+    const shade = (towards, share) => css(mix(solid, towards, share));
+    return { solid: css(solid), tint: shade(paper, 0.78), pale: shade(paper, 0.6), edge: shade(ink, 0.35), dot: shade(ink, 0.7), mark };
+  };
   const looks = [];
   for (let mark = 0; mark < MARKS; mark++) {
-    for (const hue of HUES) {
-      const solid = mix(rgbOf(hue), mark % 2 ? paper : ink, [0, 0.22, 0.2, 0.4][mark]);
-      /** @param {Rgb} towards @param {number} share */
-      const shade = (towards, share) => css(mix(solid, towards, share));
-      looks.push({ solid: css(solid), tint: shade(paper, 0.78), pale: shade(paper, 0.6), edge: shade(ink, 0.35), dot: shade(ink, 0.7), mark });
-    }
+    for (const hue of HUES) looks.push(lookOf(mix(rgbOf(hue), mark % 2 ? paper : ink, [0, 0.22, 0.2, 0.4][mark]), mark));
   }
-  return { looks, free: css(read("--pl-free", "#eee")), ink: css(ink), paper: css(paper), muted: css(read("--pl-muted", "#777")) };
+  return { looks, quiet: { ...lookOf(mix(paper, ink, 0.4), 0), edge: css(mix(paper, ink, 0.4)) }, trace: { solid: css(mix(accent, paper, 0.35)), tint: css(mix(accent, paper, 0.8)) }, free: css(read("--pl-free", "#eee")), ink: css(ink), paper: css(paper), muted: css(read("--pl-muted", "#777")) };
 }
 
 /**

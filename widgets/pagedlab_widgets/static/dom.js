@@ -36,17 +36,25 @@ export function setText(node, text) {
 }
 
 /**
+ * A part of a drawing.
+ * @template {keyof SVGElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, string | number | boolean | null>} attributes
+ * @param {Node[]} children
+ */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setAttributes(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+/**
  * A drawing of 16 by 16 for a button.
  * @param {string} path  of an SVG path
  */
-export function icon(path) {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg"), shape = document.createElementNS(ns, "path");
-  setAttributes(svg, { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", focusable: "false" });
-  setAttributes(shape, { d: path, fill: "currentColor" });
-  svg.append(shape);
-  return svg;
-}
+export const icon = (path) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", focusable: "false" },
+  svg("path", { d: path, fill: "currentColor" }));
 
 /**
  * Keep the keys pressed inside `element` from JupyterLab, whose shortcuts would move to another cell. Its

@@ -1,11 +1,11 @@
 // Blocks on a canvas: where each goes, how it looks, and painting only those that look different from before.
 
-import { fillHeight, fillOf, refsOf } from "./replay.js";
+import { fillHeight, fillOf, isKeyed, isKept, refsOf } from "./replay.js";
 
 /** @typedef {{cell: number, gap: number, columns: number, rows: number, gutter: number, ratio: number}} Grid  in device pixels */
 
-// CSS pixels of a cell; few blocks are drawn large.
-const LARGEST = 24, LARGEST_OF_FEW = 40, FEW = 64, SMALLEST = 3;
+// CSS pixels of a cell; few blocks are drawn large, and in rows of 16 at most.
+const LARGEST = 24, LARGEST_OF_FEW = 40, FEW = 64, SMALLEST = 3, LONGEST_OF_FEW = 16;
 
 /**
  * The grid for `blocks` in `width` by `height` (CSS pixels): cells as large as both allow, then, if cells nearly as
@@ -19,7 +19,7 @@ export function fit({ blocks, width, height, ratio, columns, gutter }) {
   const smallest = Math.round(SMALLEST * ratio), largest = Math.round((blocks > FEW ? LARGEST : LARGEST_OF_FEW) * ratio);
   /** @param {number} across */
   const cellOf = (across) => Math.min(largest, Math.floor(inside / across));
-  const unit = inside >= 16 * smallest ? 8 : 4, widest = Math.max(unit, Math.floor(inside / smallest));
+  const unit = inside >= 16 * smallest ? 8 : 4, widest = blocks > FEW ? Math.max(unit, Math.floor(inside / smallest)) : LONGEST_OF_FEW;
   let best = columns || Math.min(blocks, widest - (widest % unit)), roomiest = 0;
   for (let across = Math.min(unit, blocks); !columns && across <= Math.min(blocks, widest); across += unit) {
     const cell = cellOf(across), tall = Math.ceil(blocks / across) * cell <= height * ratio;
@@ -29,14 +29,24 @@ export function fit({ blocks, width, height, ratio, columns, gutter }) {
     if (cell === roomiest || across * cell > best * cellOf(best)) best = across;
   }
   const cell = Math.max(1, cellOf(best));
-  return {
-    cell,
-    gap: cell >= 4 ? Math.max(1, Math.round(cell / 14)) : 0,
-    columns: best,
-    rows: Math.ceil(blocks / best),
-    gutter: Math.round(gutter * ratio),
-    ratio,
-  };
+  return { cell, gap: gapOf(cell), columns: best, rows: Math.ceil(blocks / best), gutter: Math.round(gutter * ratio), ratio };
+}
+
+/** @param {number} cell */
+const gapOf = (cell) => (cell >= 4 ? Math.max(1, Math.round(cell / 14)) : 0);
+
+const LARGEST_ZOOMED = 56, LARGEST_CANVAS = 1 << 24; // CSS pixels of a cell; device pixels of a canvas
+
+/**
+ * The same grid with cells `zoom` times as large, or as large as a canvas can bear.
+ * @param {Grid} grid
+ * @param {number} zoom
+ * @returns {Grid}
+ */
+export function enlarge(grid, zoom) {
+  const most = Math.min(LARGEST_ZOOMED * grid.ratio, Math.sqrt(LARGEST_CANVAS / (grid.columns * grid.rows)));
+  const cell = Math.max(grid.cell, Math.floor(Math.min(grid.cell * zoom, most)));
+  return { ...grid, cell, gap: gapOf(cell) };
 }
 
 /** @typedef {{tape: import("./replay.js").Tape, grid: Grid, theme: import("./colours.js").Theme}} Scene  what is painted, where and how */
@@ -47,6 +57,9 @@ export class Painter {
   #scene = null;
   #owners = new Uint16Array(0);
   #slots = new Uint32Array(0);
+  #lit = new Uint8Array(0);
+  /** Blocks of the sequence that the reader follows; null when none is followed. @type {Uint8Array | null} */
+  lit = null;
 
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
@@ -67,6 +80,7 @@ export class Painter {
     this.#scene = scene;
     this.#owners = state.owners.slice();
     this.#slots = state.slots.slice();
+    this.#lit = this.lit?.slice() ?? new Uint8Array(state.slots.length).fill(1);
     const { grid, tape } = scene, width = grid.gutter + grid.columns * grid.cell, height = grid.rows * grid.cell;
     if (this.canvas.width !== width || this.canvas.height !== height) {
       this.canvas.width = width;
@@ -94,7 +108,9 @@ export class Painter {
     let painted = 0;
     /** @param {number} block */
     const refresh = (block) => {
-      if (this.#slots[block] === state.slots[block] && this.#owners[block] === state.owners[block]) return;
+      const lit = this.lit?.[block] ?? 1;
+      if (this.#slots[block] === state.slots[block] && this.#owners[block] === state.owners[block] && this.#lit[block] === lit) return;
+      this.#lit[block] = lit;
       this.#slots[block] = state.slots[block];
       this.#owners[block] = state.owners[block];
       this.#paint(scene, block);
@@ -156,12 +172,13 @@ export class Painter {
   #paint({ tape, grid, theme }, block) {
     const { context } = this, slot = this.#slots[block], refs = refsOf(slot), size = grid.cell - grid.gap;
     const x = grid.gutter + (block % grid.columns) * grid.cell, y = Math.floor(block / grid.columns) * grid.cell;
+    const look = this.#lit[block] ? theme.looks[tape.colours[this.#owners[block]] % theme.looks.length] : theme.quiet;
     if (!refs) {
       context.fillStyle = theme.free;
       context.fillRect(x, y, size, size);
+      if (isKept(slot)) this.#hatch(look, x, y, size);
       return;
     }
-    const look = theme.looks[this.#owners[block] % theme.looks.length];
     const rim = size >= 5 ? Math.max(1, Math.round(size / 18)) : 0, inner = size - 2 * rim;
     if (rim) {
       context.fillStyle = look.edge;
@@ -177,7 +194,39 @@ export class Painter {
       context.fillRect(x + rim, y + rim + inner - filled, inner, filled);
     }
     if (look.mark && inner >= 8) this.#dots(look, x + rim, y + rim, inner);
+    if (isKeyed(slot) && inner >= 8) {
+      context.fillStyle = theme.paper;
+      context.fillRect(x + 2 * rim, y + size - 3 * rim, Math.round(inner / 2), rim);
+    }
     if (refs > 1) this.#corner(theme, x, y, size, size >= 15 * grid.ratio ? refs : 0);
+  }
+
+  /**
+   * Free, but still cached: lines in the colour of the sequence that left it; half the block where it is small.
+   * @param {import("./colours.js").Look} look
+   * @param {number} x
+   * @param {number} y
+   * @param {number} size
+   */
+  #hatch(look, x, y, size) {
+    const { context } = this;
+    if (size < 7) {
+      context.fillStyle = look.pale;
+      context.fillRect(x, y + (size >> 1), size, size - (size >> 1));
+      return;
+    }
+    context.strokeStyle = look.edge;
+    context.lineWidth = Math.max(1, size / 14);
+    context.beginPath();
+    for (const part of [0.35, 0.7, 1]) {
+      context.moveTo(x + 1, y + part * size - 1);
+      context.lineTo(x + part * size - 1, y + 1);
+    }
+    for (const part of [0.35, 0.7]) {
+      context.moveTo(x + part * size + 1, y + size - 1);
+      context.lineTo(x + size - 1, y + part * size + 1);
+    }
+    context.stroke();
   }
 
   /**

@@ -1,8 +1,11 @@
 // A run as data: decode what the kernel sent, go to any frame, say what is there. No page in here, so that
 // node can test it.
 //
-// Beside each write the tape keeps what the block held just before. Going back is then as cheap as going on, and
-// going anywhere costs as many steps as there are writes in between; no copies of the whole pool are needed.
+// The events are replayed once, when a run arrives. Beside each change of a block the tape keeps what the block held just
+// before. Going back is then as cheap as going on, and going anywhere costs as many steps as there are changes in
+// between; no copies of the whole pool are needed.
+
+import { COPY, CUT, END, EVICT, HERE, NOTE, Pool, Reader, WRITE } from "./events.js";
 
 /**
  * @typedef {object} WireTrace  one entry of the trait `panels`; the layout is told in trace.py
@@ -10,99 +13,153 @@
  * @property {number} num_blocks
  * @property {number} block_size
  * @property {string[]} names
- * @property {DataView} offsets
- * @property {DataView} writes
+ * @property {number} frames
+ * @property {DataView} events
  *
  * @typedef {object} Tape
  * @property {string} label
  * @property {number} numBlocks
  * @property {number} blockSize
  * @property {string[]} names
+ * @property {Uint16Array} colours       of each sequence: by number, unless somebody says otherwise
  * @property {number} frames
- * @property {Uint32Array} offsets       writes of frame f: offsets[f] .. offsets[f + 1]
- * @property {Uint16Array} blocks        per write: the block,
+ * @property {DataView} wire
+ * @property {Uint32Array} offsets       changes of frame f: offsets[f] .. offsets[f + 1]
+ * @property {Uint16Array} blocks        per change: the block,
  * @property {Uint16Array} owners        who holds it from then on,
- * @property {Uint32Array} slots         and fill | refs << 16;
+ * @property {Uint32Array} slots         and fill | refs << 16 | keyed << 31;
  * @property {Uint16Array} ownersBefore  and what was there before
  * @property {Uint32Array} slotsBefore
+ * @property {Uint32Array} eventOffsets  events of frame f, as above
+ * @property {Uint8Array} kinds          per event: its kind,
+ * @property {Uint16Array} seqs          whom it is about,
+ * @property {Uint32Array} places        and where on the wire the rest of it is
+ * @property {{frames: Uint32Array, seqs: Uint16Array, entries: Uint16Array, blocks: Int32Array}} tables  changes of tables
+ * @property {{frames: Uint32Array, seqs: Uint16Array, states: Uint8Array}} statuses  sequences that left without being done
  * @property {Uint32Array} used          per frame: blocks in use,
  * @property {Uint32Array} stored        tokens stored,
- * @property {Uint32Array} shared        blocks held by several sequences
+ * @property {Uint32Array} shared        blocks held by several sequences,
+ * @property {Uint32Array} kept          blocks that are free and still have a key
  *
  * @typedef {object} State  what every block holds after frame `at` (-1: before the first)
  * @property {number} at
  * @property {Uint16Array} owners
  * @property {Uint32Array} slots
  *
- * @typedef {{used: number, stored: number, held: number, shared: number, waste: number}} Counts
+ * @typedef {{used: number, stored: number, held: number, shared: number, kept: number, waste: number}} Counts
  */
 
 /** @param {number} slot */
 export const fillOf = (slot) => slot & 0xffff;
 
 /** @param {number} slot */
-export const refsOf = (slot) => slot >>> 16;
+export const refsOf = (slot) => (slot >>> 16) & 0x7fff;
+
+/** Whether a prompt could find the block. @param {number} slot */
+export const isKeyed = (slot) => slot > 0x7fffffff;
+
+/** Numbers of one type, as many as come. @template {Uint8Array | Uint16Array | Uint32Array | Int32Array} T */
+class Column {
+  /** @param {new (length: number) => T} Type */
+  constructor(Type) {
+    this.Type = Type;
+    this.room = new Type(256);
+    this.length = 0;
+  }
+
+  /** @param {number} value */
+  push(value) {
+    if (this.length === this.room.length) {
+      const small = this.room;
+      this.room = new this.Type(2 * this.length);
+      this.room.set(small);
+    }
+    this.room[this.length++] = value;
+  }
+}
+
+const byte = () => new Column(Uint8Array), short = () => new Column(Uint16Array), word = () => new Column(Uint32Array);
+
+/**
+ * @template {Record<string, Column<any>>} C
+ * @param {C} columns
+ * @returns {{[name in keyof C]: C[name]["room"]}}
+ */
+const filled = (columns) => /** @type {any} */ (Object.fromEntries(
+  Object.entries(columns).map(([name, { room, length }]) => [name, room.subarray(0, length)]),
+));
 
 /**
  * @param {WireTrace} wire
  * @returns {Tape}
  */
 export function decode(wire) {
-  const frames = wire.offsets.byteLength / 4 - 1;
-  const count = wire.writes.byteLength / 8;
-  const tape = {
-    label: wire.label,
-    numBlocks: wire.num_blocks,
-    blockSize: wire.block_size,
-    names: wire.names,
-    frames,
-    offsets: new Uint32Array(frames + 1),
-    blocks: new Uint16Array(count),
-    owners: new Uint16Array(count),
-    slots: new Uint32Array(count),
-    ownersBefore: new Uint16Array(count),
-    slotsBefore: new Uint32Array(count),
-    used: new Uint32Array(frames),
-    stored: new Uint32Array(frames),
-    shared: new Uint32Array(frames),
-  };
-  for (let f = 0; f <= frames; f++) tape.offsets[f] = wire.offsets.getUint32(4 * f, true);
-  for (let i = 0; i < count; i++) {
-    const first = wire.writes.getUint32(8 * i, true);
-    tape.blocks[i] = first & 0xffff;
-    tape.owners[i] = first >>> 16;
-    tape.slots[i] = wire.writes.getUint32(8 * i + 4, true);
-  }
-  rehearse(tape);
-  return tape;
-}
-
-/**
- * Play the tape once, noting what each write replaces and what each frame adds up to.
- * @param {Tape} tape
- */
-function rehearse(tape) {
-  const state = startOf(tape);
-  let used = 0, stored = 0, shared = 0;
-  for (let f = 0; f < tape.frames; f++) {
-    for (let i = tape.offsets[f]; i < tape.offsets[f + 1]; i++) {
-      const block = tape.blocks[i], before = state.slots[block], after = tape.slots[i];
-      tape.ownersBefore[i] = state.owners[block];
-      tape.slotsBefore[i] = before;
+  const { frames, num_blocks: numBlocks, block_size: blockSize, label, names } = wire;
+  const changes = { blocks: short(), owners: short(), slots: word(), ownersBefore: short(), slotsBefore: word() };
+  const events = { kinds: byte(), seqs: short(), places: word() };
+  const tables = { frames: word(), seqs: short(), entries: short(), blocks: new Column(Int32Array) };
+  const statuses = { frames: word(), seqs: short(), states: byte() };
+  const perFrame = { offsets: word(), eventOffsets: word(), used: word(), stored: word(), shared: word(), kept: word() };
+  const now = { owners: new Uint16Array(numBlocks), slots: new Uint32Array(numBlocks) };
+  let frame = 0, used = 0, stored = 0, shared = 0, kept = 0;
+  const pool = new Pool(numBlocks, blockSize, {
+    block(block, owner, fill, refs, keyed) {
+      const before = now.slots[block], after = (fill | (refs << 16) | (keyed << 31)) >>> 0;
+      changes.blocks.push(block);
+      changes.owners.push(owner);
+      changes.slots.push(after);
+      changes.ownersBefore.push(now.owners[block]);
+      changes.slotsBefore.push(before);
+      now.owners[block] = owner;
+      now.slots[block] = after;
       used += held(after) - held(before);
       stored += held(after) * fillOf(after) - held(before) * fillOf(before);
       shared += Number(refsOf(after) > 1) - Number(refsOf(before) > 1);
-      state.owners[block] = tape.owners[i];
-      state.slots[block] = after;
+      kept += Number(isKept(after)) - Number(isKept(before));
+    },
+    table(seq, entry, block) {
+      tables.frames.push(frame);
+      tables.seqs.push(seq);
+      tables.entries.push(entry);
+      tables.blocks.push(block);
+    },
+    status(seq, state) {
+      statuses.frames.push(frame);
+      statuses.seqs.push(seq);
+      statuses.states.push(state);
+    },
+  });
+  perFrame.offsets.push(0);
+  perFrame.eventOffsets.push(0);
+  for (const reader = new Reader(wire.events); frame < frames;) {
+    const place = reader.at, kind = reader.next();
+    if (kind === END) {
+      perFrame.offsets.push(changes.blocks.length);
+      perFrame.eventOffsets.push(events.kinds.length);
+      perFrame.used.push(used);
+      perFrame.stored.push(stored);
+      perFrame.shared.push(shared);
+      perFrame.kept.push(kept);
+      frame++;
+      continue;
     }
-    tape.used[f] = used;
-    tape.stored[f] = stored;
-    tape.shared[f] = shared;
+    const shown = kind === NOTE ? reader.next() : kind, seq = pool.apply(kind, reader);
+    if (kind === WRITE) continue;
+    events.kinds.push(shown);
+    events.seqs.push(seq);
+    events.places.push(place);
   }
+  return {
+    label, numBlocks, blockSize, names, colours: Uint16Array.from(names, (_, i) => i), frames, wire: wire.events,
+    ...filled(changes), ...filled(events), ...filled(perFrame), tables: filled(tables), statuses: filled(statuses),
+  };
 }
 
 /** @param {number} slot */
-const held = (slot) => Number(slot > 0xffff);
+const held = (slot) => Number(refsOf(slot) > 0);
+
+/** Free, but with a key: a prompt may still find what it holds. @param {number} slot */
+export const isKept = (slot) => isKeyed(slot) && !refsOf(slot);
 
 /**
  * The pool before the first frame: every block free.
@@ -118,7 +175,7 @@ export function startOf(tape) {
  * @param {Tape} tape
  * @param {State} state
  * @param {number} frame
- * @returns {[number, number]}  the writes passed on the way, first .. last + 1: no other block has changed
+ * @returns {[number, number]}  the changes passed on the way, first .. last + 1: no other block has changed
  */
 export function seek(tape, state, frame) {
   const target = Math.max(-1, Math.min(tape.frames - 1, frame));
@@ -136,53 +193,103 @@ export function seek(tape, state, frame) {
 }
 
 /**
+ * How many of `frames`, which never fall, are at most `frame`.
+ * @param {Uint32Array} frames
+ * @param {number} frame
+ */
+export function countUpTo(frames, frame) {
+  let low = 0, high = frames.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (frames[middle] <= frame) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * The block tables of one sequence, at any frame.
+ * @param {Tape} tape
+ * @param {number} seq
+ * @returns {(frame: number) => number[]}  blocks by entry; `LEFT` where the window has left them behind
+ */
+export function tablesOf(tape, seq) {
+  const { frames, seqs, entries, blocks } = tape.tables;
+  /** @type {number[]} */
+  const mine = [];
+  for (let i = 0; i < seqs.length; i++) if (seqs[i] === seq) mine.push(i);
+  const when = Uint32Array.from(mine, (i) => frames[i]);
+  return (frame) => {
+    /** @type {number[]} */
+    const table = [];
+    for (const i of mine.slice(0, countUpTo(when, frame))) {
+      if (blocks[i] === CUT) table.length = entries[i];
+      else table[entries[i]] = blocks[i];
+    }
+    return table;
+  };
+}
+
+/**
+ * Sequences that have left without being done: on the host, or to be computed again.
+ * @param {Tape} tape
+ * @param {number} frame
+ * @returns {Map<number, number>}  sequence to `SWAPPED` or `PREEMPTED`
+ */
+export function awayAt({ statuses }, frame) {
+  /** @type {Map<number, number>} */
+  const away = new Map();
+  for (let i = 0, end = countUpTo(statuses.frames, frame); i < end; i++) {
+    if (statuses.states[i] === HERE) away.delete(statuses.seqs[i]);
+    else away.set(statuses.seqs[i], statuses.states[i]);
+  }
+  return away;
+}
+
+/** The events of a frame, first .. last + 1. @param {Tape} tape @param {number} frame @returns {[number, number]} */
+export function eventsOf(tape, frame) {
+  const f = Math.max(0, Math.min(tape.frames - 1, frame));
+  return frame < tape.frames ? [tape.eventOffsets[f], tape.eventOffsets[f + 1]] : [0, 0];
+}
+
+/**
+ * What a step did to single blocks: copies, blocks that lost their key, blocks handed out.
+ * @param {Tape} tape
+ * @param {number} frame
+ * @returns {{copies: [number, number][], evicted: number[]}}
+ */
+export function movesOf(tape, frame) {
+  /** @type {[number, number][]} */
+  const copies = [];
+  /** @type {number[]} */
+  const evicted = [];
+  for (let [i, end] = eventsOf(tape, frame); i < end; i++) {
+    if (tape.kinds[i] !== COPY && tape.kinds[i] !== EVICT) continue;
+    const reader = new Reader(tape.wire, tape.places[i]);
+    reader.next();
+    reader.next();
+    if (tape.kinds[i] === EVICT) evicted.push(...reader.list());
+    else copies.push((reader.next(), [reader.next(), reader.next()]));
+  }
+  return { copies, evicted };
+}
+
+/**
  * @param {Tape} tape
  * @param {number} frame
  * @returns {Counts}
  */
 export function countsAt(tape, frame) {
   const f = Math.min(frame, tape.frames - 1);
-  if (f < 0) return { used: 0, stored: 0, held: 0, shared: 0, waste: 0 };
+  if (f < 0) return { used: 0, stored: 0, held: 0, shared: 0, kept: 0, waste: 0 };
   const slots = tape.used[f] * tape.blockSize;
   return {
     used: tape.used[f],
     stored: tape.stored[f],
     held: slots,
     shared: tape.shared[f],
+    kept: tape.kept[f],
     waste: slots ? (slots - tape.stored[f]) / slots : 0,
-  };
-}
-
-/** @param {number} value */
-export const grouped = (value) => value.toLocaleString("en-US");
-
-/** @param {number} share  0 to 1, shown with one decimal; what is not nothing never reads 0.0, what is not all never 100.0 */
-export function percent(share) {
-  if (share > 0 && share < 0.0005) return "< 0.1 %";
-  if (share < 1 && share >= 0.9995) return "> 99.9 %";
-  return `${(100 * share).toFixed(1)} %`;
-}
-
-/**
- * One block in words: who holds it, and how full it is. Names come from files: the result is text, never markup.
- * @param {Tape} tape
- * @param {State} state
- * @param {number} block
- * @returns {{title: string, holder: string, detail: string}}
- */
-export function describeBlock(tape, state, block) {
-  const title = `Block ${grouped(block)}`, slot = state.slots[block], refs = refsOf(slot);
-  if (!refs) return { title, holder: "free", detail: "" };
-  const name = tape.names[state.owners[block]] ?? `sequence ${state.owners[block]}`;
-  const others = refs - 1;
-  const fill = fillOf(slot);
-  const detail = fill
-    ? `${grouped(fill)} of ${grouped(tape.blockSize)} slots store a token`
-    : `held, none of its ${grouped(tape.blockSize)} slots stores a token`;
-  return {
-    title,
-    holder: others ? `${name} and ${grouped(others)} other${others > 1 ? "s" : ""}` : name,
-    detail: others ? `${detail}, shared by ${grouped(refs)}` : detail,
   };
 }
 

@@ -1,9 +1,10 @@
 // One timeline that any number of pictures follow, and the bar that moves it.
 
 import { h, icon, prefersReducedMotion, setAttributes, setText } from "./dom.js";
-import { grouped } from "./replay.js";
+import { grouped } from "./words.js";
 
 const SPEEDS = [1, 2, 5, 10, 20, 60, 120, 300, 1000, 3000, 10000];
+const REST = 800; // ms at the end of a run that is played in a loop
 const CALM = 500; // ms between two pictures for readers who asked for less motion; the pace of the run stays
 
 /**
@@ -19,6 +20,8 @@ export class Timeline {
   frames = 0;
   frame = 0;
   speed = 10;
+  /** Whether it begins anew at the end. */
+  loop = false;
   /** Whether the reader chose the speed: then another run does not change it. */
   chosen = false;
   playing = false;
@@ -27,12 +30,24 @@ export class Timeline {
   #request = 0;
   #origin = { frame: 0, time: 0 };
   #shown = 0;
+  /** @type {Map<object, number>} */
+  #runs = new Map();
   /** @type {Set<(cause: Cause) => void>} */
   #listeners = new Set();
 
-  /** @param {(cause: Cause) => void} listener */
+  /**
+   * @param {(cause: Cause) => void} listener
+   * @returns {() => boolean}  stop listening; whether somebody still does
+   */
   listen(listener) {
     this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+      this.#runs.delete(listener);
+      if (this.#runs.size) this.#measure();
+      if (!this.#listeners.size) this.#halt();
+      return this.#listeners.size > 0;
+    };
   }
 
   /** @param {Cause} cause */
@@ -45,14 +60,20 @@ export class Timeline {
   }
 
   /**
-   * Another run: stay where we are if it is long enough.
+   * Another run: stay where we are if it is long enough. Where several share the timeline, the longest counts.
    * @param {number} frames
+   * @param {object} [whose]  the listener that shows it
    */
-  resize(frames) {
-    this.frames = frames;
-    this.frame = Math.min(this.frame, this.last);
+  resize(frames, whose = this) {
+    this.#runs.set(whose, frames);
+    this.#measure();
     this.#rebase();
-    if (!frames) this.pause();
+    if (!this.frames) this.pause();
+  }
+
+  #measure() {
+    this.frames = Math.max(...this.#runs.values());
+    this.frame = Math.min(this.frame, this.last);
   }
 
   /**
@@ -112,10 +133,15 @@ export class Timeline {
     const due = this.#origin.frame + Math.floor(((now - this.#origin.time) / 1000) * this.speed);
     if (due >= this.last) {
       this.seek(this.last, "play");
-      this.pause();
-      return;
-    }
-    if (due !== this.frame && now - this.#shown >= (prefersReducedMotion() ? CALM : 0)) {
+      if (!this.loop) {
+        this.pause();
+        return;
+      }
+      if (due - this.last > (REST / 1000) * this.speed) {
+        this.seek(0, "play");
+        this.#rebase();
+      }
+    } else if (due !== this.frame && now - this.#shown >= (prefersReducedMotion() ? CALM : 0)) {
       this.#shown = now;
       this.seek(due, "play");
     }
@@ -123,11 +149,29 @@ export class Timeline {
   };
 }
 
+/** Where widgets of one page, each a module of its own, find the timeline that they share. */
+const SHARED = Symbol.for("pagedlab.timelines");
+
+/**
+ * The timeline of that name in this page; it lives as long as somebody listens.
+ * @param {string} name
+ * @param {(cause: Cause) => void} listener
+ * @returns {{timeline: Timeline, leave: () => boolean}}  whether others stay
+ */
+export function joinTimeline(name, listener) {
+  /** @type {Map<string, Timeline>} */
+  const page = (/** @type {any} */ (globalThis)[SHARED] ??= new Map());
+  const timeline = page.get(name) ?? new Timeline(), stop = timeline.listen(listener);
+  page.set(name, timeline);
+  return { timeline, leave: () => stop() || !page.delete(name) };
+}
+
 const ICONS = {
   play: "M4 2.5v11l9-5.5z",
   pause: "M4 3h3v10H4zM9 3h3v10H9z",
   back: "M3 3h2v10H3zM13 3v10L6 8z",
   next: "M11 3h2v10h-2zM3 3l7 5-7 5z",
+  loop: "M4.5 4h7A2.5 2.5 0 0 1 14 6.5v3a2.5 2.5 0 0 1-2.5 2.5H7v2L3.5 11 7 8v2h4.5a.5.5 0 0 0 .5-.5v-3a.5.5 0 0 0-.5-.5h-7a.5.5 0 0 0-.5.5V8H2V6.5A2.5 2.5 0 0 1 4.5 4z",
 };
 
 /**
@@ -142,12 +186,17 @@ export function controlBar(timeline) {
   const scrub = h("input", { type: "range", class: "pl-scrub", min: 0, step: 1, "aria-label": "Step" });
   const where = h("output", { class: "pl-where", "aria-hidden": "true" });
   const speed = h("select", { class: "pl-speed", "aria-label": "Speed", title: "Speed" });
-  const element = h("div", { class: "pl-bar", role: "group", "aria-label": "Timeline" }, play, back, next, scrub, where, speed);
+  const loop = h("button", { type: "button", class: "pl-loop", "aria-label": "Loop", title: "Begin anew at the end" }, icon(ICONS.loop));
+  const element = h("div", { class: "pl-bar", role: "group", "aria-label": "Timeline" }, play, back, next, scrub, where, loop, speed);
 
   play.addEventListener("click", () => timeline.toggle());
   back.addEventListener("click", (event) => timeline.seek(timeline.frame - 1, "input", event.timeStamp));
   next.addEventListener("click", (event) => timeline.seek(timeline.frame + 1, "input", event.timeStamp));
   scrub.addEventListener("input", (event) => timeline.seek(Number(scrub.value), "input", event.timeStamp));
+  loop.addEventListener("click", () => {
+    timeline.loop = !timeline.loop;
+    refresh();
+  });
   speed.addEventListener("change", () => {
     timeline.chosen = true;
     timeline.pace(Number(speed.value));
@@ -161,7 +210,8 @@ export function controlBar(timeline) {
       play.replaceChildren(icon(playing ? ICONS.pause : ICONS.play));
       setAttributes(play, { "aria-label": playing ? "Pause" : "Play", title: playing ? "Pause" : "Play" });
     }
-    for (const control of [play, scrub, speed]) control.disabled = frames < 2;
+    setAttributes(loop, { "aria-pressed": String(timeline.loop) });
+    for (const control of [play, scrub, speed, loop]) control.disabled = frames < 2;
     // A disabled button loses the focus, and with it the keyboard: at the ends the steps are only marked.
     setAttributes(back, { "aria-disabled": String(frame <= 0) });
     setAttributes(next, { "aria-disabled": String(frame >= last) });
