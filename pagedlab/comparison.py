@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagedlab import _format
@@ -134,11 +134,33 @@ class Comparison:
             return None
         return self.ratio(self.limit, name).median * moved / most
 
+    def __add__(self, more: Comparison) -> Comparison:
+        """The rounds of both, of the same cases timed again. Raises ValueError when they are not the same."""
+        if [t.name for t in self.timings] != [t.name for t in more.timings] or self.device != more.device:
+            raise ValueError("only rounds of the same cases on the same device can be put together")
+        timings = (
+            replace(ours, seconds=ours.seconds + theirs.seconds)
+            for ours, theirs in zip(self.timings, more.timings, strict=True)
+        )
+        return replace(
+            self,
+            timings=tuple(timings),
+            again=self.again + more.again,
+            planned=self.planned + more.planned,
+            stopped=more.stopped,
+        )
+
     @property
     def noise_floor(self) -> float:
         """How far the baseline strays from itself: 0.03 when a quartile of A'/A lies 3 % from 1."""
         spread = _ratio(self.again, self[self.baseline].seconds)
         return max(max(value, 1 / value) for value in (spread.q1, spread.median, spread.q3)) - 1
+
+    @property
+    def bias(self) -> float:
+        """How far the baseline's median ratio to itself is from 1: rounds do not average this away."""
+        median = _ratio(self.again, self[self.baseline].seconds).median
+        return max(median, 1 / median) - 1
 
     def difference(self, name: str, to: str | None = None) -> str:
         """FASTER or SLOWER when the median ratio leaves the noise floor and both quartiles agree, else

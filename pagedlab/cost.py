@@ -21,9 +21,10 @@ from typing import cast
 import torch
 
 from pagedlab import _format, timing
+from pagedlab.decoding import device, kernel_for
 from pagedlab.events import SeqId
 from pagedlab.table import padded_table
-from pagedlab_kernels import backends, contiguous_attention, paged_attention
+from pagedlab_kernels import contiguous_attention, paged_attention
 
 BYTES_A_SIDE = 32 * 2**20
 MOST_BYTES_OF_ROWS = 768 * 2**20
@@ -102,12 +103,8 @@ class AttentionCost:
     def __init__(self, num_slots: int, heads: Heads | None = None, seed: int = 0) -> None:
         self.num_slots = num_slots
         self.heads = heads or heads_for(num_slots)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.backend = next(
-            backend.name
-            for backend in backends()
-            if backend.available and backend.for_speed and backend.runs_on in (self.device, "any device")
-        )
+        self.device = device()
+        self.backend = kernel_for(self.device)
         # Both sides' memory comes from torch: another allocator may back one with huge pages only.
         generator = torch.Generator().manual_seed(seed)
         size = num_slots * self.heads.kv_heads * self.heads.head_dim

@@ -113,7 +113,7 @@ class HostClock:
             import numpy as np
 
             self._filler = np.zeros(machine.beyond_caches() // 8)
-        self._filler += 1
+        self._filler.max()  # reading is enough: a cache makes room for what is read
 
 
 class CudaClock:
@@ -140,7 +140,7 @@ class CudaClock:
             return start.elapsed_time(end) / 1e3
 
     def evict(self) -> None:
-        self._filler += 1
+        self._filler.max()  # reading is enough: a cache makes room for what is read
 
 
 def compare(

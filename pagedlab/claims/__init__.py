@@ -4,8 +4,8 @@ Each claim is a small module with one experiment. Its verdict says whether the c
 which conditions, on which device, beside what others published.
 
     >>> from pagedlab import claims
-    >>> [claim.id for claim in claims.all()]
-    ['small-blocks-waste-less']
+    >>> [claim.id for claim in claims.all()][:3]
+    ['indirection', 'access-pattern', 'short-sequences']
     >>> claims.get("small-blocks-waste-less").run(quick=True).outcome
     <Outcome.HOLDS_WHEN: 'holds when'>
 """
@@ -14,12 +14,42 @@ from __future__ import annotations
 
 import builtins
 
-from pagedlab.claims import small_blocks_waste_less
-from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
+from pagedlab.claims import (
+    access_pattern,
+    capacity_not_bandwidth,
+    default_16,
+    fewer_bytes,
+    gains_exceed_overhead,
+    indirection,
+    large_blocks,
+    long_context_bound,
+    no_clever_allocation,
+    short_blocks,
+    short_sequences,
+    small_blocks_cost,
+    small_blocks_waste_less,
+    workload_fit,
+)
+from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 
-__all__ = ["Claim", "Measurement", "Outcome", "Verdict", "all", "get"]
+__all__ = ["Chart", "Claim", "Line", "Measurement", "Outcome", "Verdict", "all", "get"]
 
-_CLAIMS = (small_blocks_waste_less.CLAIM,)
+_CLAIMS = (
+    indirection.CLAIM,
+    access_pattern.CLAIM,
+    short_sequences.CLAIM,
+    gains_exceed_overhead.CLAIM,
+    short_blocks.CLAIM,
+    small_blocks_waste_less.CLAIM,
+    small_blocks_cost.CLAIM,
+    large_blocks.CLAIM,
+    default_16.CLAIM,
+    workload_fit.CLAIM,
+    capacity_not_bandwidth.CLAIM,
+    long_context_bound.CLAIM,
+    no_clever_allocation.CLAIM,
+    fewer_bytes.CLAIM,
+)
 
 
 def all() -> builtins.list[Claim]:  # noqa: A001  (the contract's name)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagedlab import published, waste, workloads
-from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
+from pagedlab.claims.verdict import ARITHMETIC, Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.workloads import Workload
 
 ID = "small-blocks-waste-less"
@@ -51,7 +51,16 @@ def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
     else:
         outcome = Outcome.HOLDS
     figures = (published.figure("b15"),)
-    return Verdict(ID, outcome, tuple(conditions), _measurements(shares), figures, "none, this is arithmetic")
+    lines = tuple(
+        Line(
+            workload.name,
+            tuple((float(b), 100 * s) for b, s in zip(BLOCK_SIZES[1:], row[1:], strict=True)),
+            "computed",
+        )
+        for workload, row in zip(spread, shares, strict=True)
+    )
+    chart = Chart("Waste over time", "block size (tokens)", "% of slots held", lines, log_y=True)
+    return Verdict(ID, outcome, tuple(conditions), _measurements(shares), figures, ARITHMETIC, chart)
 
 
 def _what_halving_leaves(shares: Sequence[Sequence[float]], names: Sequence[str]) -> str:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from pagedlab import published
+from pagedlab._format import number, significant
+from pagedlab.comparison import Comparison
 from pagedlab.published import Figure
+
+ARITHMETIC = "none, this is arithmetic"
+SIMULATION = "none, this is a simulation"
 
 
 class Outcome(Enum):
@@ -28,14 +34,46 @@ class Measurement:
     unit: str
     word: str
     """measured, simulated, computed, recorded, published or assumed"""
+    low: float | None = None
+    high: float | None = None
+    """Where the value lies with 95 % confidence, for what was measured in rounds."""
+
+    @property
+    def text(self) -> str:
+        """The value with its unit, and its interval if it has one."""
+        shown = number if self.value == int(self.value) else significant
+        interval = ""
+        if self.low is not None and self.high is not None:
+            interval = f" ({significant(self.low)} to {significant(self.high)})"
+        return f"{shown(self.value)}{interval} {self.unit}".rstrip()
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.value:.3g} {self.unit} ({self.word})"
+        return f"{self.what}: {self.text} ({self.word})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart: points `(x, y)` in order of x, and how they were come by."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    word: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a verdict rests on, as curves; both axes may be logarithmic."""
+
+    title: str
+    x: str
+    y: str
+    lines: tuple[Line, ...]
+    log_y: bool = False
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a claim came out, and on what grounds."""
+    """How a claim came out, and on what grounds; `records` are the comparisons that were timed for it."""
 
     claim: str
     outcome: Outcome
@@ -43,6 +81,8 @@ class Verdict:
     measured: tuple[Measurement, ...]
     published: tuple[Figure, ...]
     device: str
+    chart: Chart | None = None
+    records: tuple[Comparison, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.claim}: {self.outcome.value}"]
@@ -57,10 +97,33 @@ class Verdict:
             "claim": self.claim,
             "outcome": self.outcome.value,
             "conditions": list(self.conditions),
-            "measured": [vars(measurement) for measurement in self.measured],
+            "measured": [asdict(measurement) for measurement in self.measured],
             "published": [row.id for row in self.published],
             "device": self.device,
+            "chart": self.chart and asdict(self.chart),
+            "records": [record.to_dict() for record in self.records],
         }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Verdict:
+        """A verdict kept as JSON, without its records; what was measured then is *recorded* now."""
+        measured = [Measurement(**row) for row in plain["measured"]]
+        chart = plain.get("chart")
+        if chart:
+            lines = [
+                Line(line["name"], tuple(map(tuple, line["points"])), _recorded(line["word"]))
+                for line in chart["lines"]
+            ]
+            chart = Chart(**{**chart, "lines": tuple(lines)})
+        return cls(
+            plain["claim"],
+            Outcome(plain["outcome"]),
+            tuple(plain["conditions"]),
+            tuple(Measurement(**{**asdict(row), "word": _recorded(row.word)}) for row in measured),
+            figures(*plain["published"]),
+            plain["device"],
+            chart,
+        )
 
 
 @dataclass(frozen=True)
@@ -72,5 +135,14 @@ class Claim:
     experiment: Callable[[bool], Verdict]
 
     def run(self, quick: bool = True) -> Verdict:
-        """The verdict: in seconds when `quick`, else on everything there is."""
+        """The verdict: in seconds when `quick`, else in minutes and on everything there is."""
         return self.experiment(quick)
+
+
+def figures(*ids: str) -> tuple[Figure, ...]:
+    """Published rows by id."""
+    return tuple(map(published.figure, ids))
+
+
+def _recorded(word: str) -> str:
+    return "recorded" if word == "measured" else word

@@ -60,9 +60,7 @@ def card(verdict: Verdict) -> Markdown:
     lines += [f"**Verdict: {verdict.outcome.value}**", ""]
     lines += [f"- {condition}" for condition in verdict.conditions]
     lines += ["", "| what | value | |", "|---|---:|---|"]
-    lines += [
-        f"| {m.what} | {_format.significant(m.value)} {m.unit} | *{m.word}* |" for m in verdict.measured
-    ]
+    lines += [f"| {m.what} | {m.text} | *{m.word}* |" for m in verdict.measured]
     lines += ["", *(f"> {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
     return Markdown("\n".join(lines))
 

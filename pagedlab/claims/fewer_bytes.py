@@ -1,0 +1,92 @@
+"""Claim: fewer KV heads, quantisation and compression cut the bytes.
+
+The same kernel and the same query heads over 32, 8 and 1 KV heads, and over 8 heads in 2 bytes and in 1.
+Bytes are computed, time and error measured. The trap is to take bytes for time: what is left of
+the time after the bytes are halved is arithmetic, widening and launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pagedlab import decoding
+from pagedlab._format import percent
+from pagedlab.claims import reading
+from pagedlab.claims.reading import ratio, slower
+from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.comparison import Comparison
+
+ID = "fewer-bytes"
+ROWS = ("d1", "d3", "d4", "d5", "d8", "c10")
+BLOCK = 16
+IN_STEP = 1.25
+"""Time falls with the bytes when its share is at most so many times theirs."""
+BASE, EXACT = "32 KV heads, fp32", "8 KV heads, fp32"
+VARIANTS = {
+    BASE: (32, "float32"),
+    EXACT: (8, "float32"),
+    "1 KV head, fp32": (1, "float32"),
+    "8 KV heads, bf16": (8, "bfloat16"),
+}
+
+
+def run(quick: bool) -> Verdict:
+    """Time all variants in one comparison; rounded K, V and queries are held to the unrounded answer."""
+    seqs, tokens = (4, 1024) if quick else (8, 4096)
+    batches = {
+        name: decoding.Decode(decoding.Sizes(seqs, tokens, heads, 32, dtype=dtype))
+        for name, (heads, dtype) in VARIANTS.items()
+    }
+    cases = [batch.paged(BLOCK, name=name) for name, batch in batches.items()]
+    what = f"one decode step, one layer: {seqs} sequences x {tokens:,} tokens, 32 query heads of 128"
+    exact: Any = cases[list(VARIANTS).index(EXACT)].call()
+    errors = {
+        case.name: float((cast(Any, case.call()).float() - exact).abs().max())
+        for case in cases
+        if case.name.startswith("8 ") and case.name != EXACT
+    }
+    decode = batches[BASE]
+    return reading.settle(decode, cases, lambda c: judge(c, errors), quick, what=what)
+
+
+def judge(comparison: Comparison, errors: Mapping[str, float]) -> Verdict:
+    """The verdict on the variants' bytes and times, and their errors beside fp32."""
+    names = [timing.name for timing in comparison.timings if timing.name != BASE]
+    falls = {name: slower(comparison, BASE, name) for name in names}
+    if None in falls.values():
+        return reading.unreadable(ID, comparison, ROWS)
+    whole = comparison[BASE].bytes_moved or 1
+    bytes_left = {name: (comparison[name].bytes_moved or 0) / whole for name in names}
+    time_left = {name: comparison.ratio(name).median for name in names}
+    lagging = [name for name in names if time_left[name] > IN_STEP * bytes_left[name]]
+    if not any(falls.values()):
+        outcome, conditions = Outcome.FAILS_HERE, ["the bytes fall, the time of no variant does"]
+    elif lagging:
+        outcome = Outcome.HOLDS_WHEN
+        conditions = ["it is bytes that are counted: the time falls less"] + [
+            f"{name}: {percent(bytes_left[name])} of the bytes take {percent(time_left[name])} of the time"
+            for name in lagging
+        ]
+    else:
+        outcome, conditions = Outcome.HOLDS, ["bytes and time fall together"]
+    measured = [
+        Measurement(f"bytes, {name}, of {BASE}", 100 * bytes_left[name], "%", "computed") for name in names
+    ]
+    measured += [ratio(comparison, name, f"time, {name}, of {BASE}") for name in names]
+    measured += [
+        Measurement(f"largest difference from the fp32 answer, {name}", error, "", "measured")
+        for name, error in errors.items()
+    ]
+    return Verdict(
+        ID,
+        outcome,
+        tuple(conditions),
+        tuple(measured),
+        figures(*ROWS),
+        comparison.device,
+        records=(comparison,),
+    )
+
+
+CLAIM = Claim(ID, "fewer KV heads, quantisation and compression cut the bytes read", run)

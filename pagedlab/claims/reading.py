@@ -1,0 +1,114 @@
+"""How claims read a comparison of decode kernels: is one side slower, by enough to matter, or can none tell?
+
+A verdict must come out the same twice. So it hangs on differences of more than `MARGIN` alone, and only on
+those whose interval says so: while none can tell, rounds are added, and when time runs out there is no
+verdict, and it says what one would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pagedlab import _format, decoding, timing
+from pagedlab.claims.verdict import Line, Measurement, Outcome, Verdict, figures
+from pagedlab.comparison import FEWEST_ROUNDS, Comparison
+from pagedlab.decoding import Decode, Sizes
+from pagedlab.timing import Case
+
+MARGIN = 0.05
+"""A difference in time that is not counted: it comes and goes between runs."""
+
+
+def settle(
+    decode: Decode,
+    cases: Sequence[Case],
+    judge: Callable[[Comparison], Verdict],
+    quick: bool,
+    *,
+    what: str = "",
+) -> Verdict:
+    """Time the cases and judge; while the verdict is that none can tell, add rounds, for 10 s when quick and
+    100 s when not."""
+    rounds = FEWEST_ROUNDS if quick else 3 * FEWEST_ROUNDS
+    patience = timing.deadline(10 if quick else 100)
+    comparison = decode.compare(cases, rounds=rounds, what=what)
+    verdict = judge(comparison)
+    seed = 1
+    while verdict.outcome is Outcome.NOT_MEASURABLE and not comparison.stopped and not patience():
+        comparison += decode.compare(cases, rounds=rounds, seed=seed, what=what)
+        verdict, seed = judge(comparison), seed + 1
+    return verdict
+
+
+def batch(quick: bool) -> Decode:
+    """The batch that most claims time: 64 MiB of K and V when quick, else 512 MiB; 8 times that on a GPU."""
+    seqs, tokens, heads = (8, 2048, 4) if quick else (16, 4096, 8)
+    if decoding.device() == "cuda":
+        return Decode(Sizes(16 * seqs, tokens, heads, 4 * heads, dtype="bfloat16"))
+    return Decode(Sizes(seqs, tokens, heads, 4 * heads))
+
+
+def sweep(quick: bool, sizes: Iterable[int], judge: Callable[[Comparison], Verdict]) -> Verdict:
+    """Paged at each block size beside its contiguous twin, head-major, blocks shuffled, caches cold."""
+    decode = batch(quick)
+    return settle(decode, [decode.twin(), *map(decode.paged, sizes), decode.reader()], judge, quick)
+
+
+def paged_cases(comparison: Comparison) -> dict[int, str]:
+    """The cases of a sweep by block size.
+
+    Raises ValueError when there are none.
+    """
+    names = [timing.name for timing in comparison.timings]
+    found = {int(name.removeprefix("paged ")): name for name in names if name.startswith("paged ")}
+    if not found:
+        raise ValueError(f"no case of a block size among {', '.join(names)}")
+    return found
+
+
+def slower(comparison: Comparison, name: str, to: str | None = None) -> bool | None:
+    """Whether a case takes longer than another by more than `MARGIN`; None when none can tell.
+
+    Yes, if all of the ratio's interval lies above that; no, if all of it lies below twice that. Where the
+    baseline differs from itself by more, a "yes" must exceed that and a "no" cannot be given.
+    """
+    if comparison.rounds < FEWEST_ROUNDS:
+        return None
+    low, high = comparison.interval(name, to)
+    if low > 1 + max(MARGIN, comparison.bias):
+        return True
+    return False if max(high - 1, comparison.bias) < 2 * MARGIN else None
+
+
+def ratio(comparison: Comparison, name: str, what: str, to: str | None = None) -> Measurement:
+    """Time over time as a measurement, in percent of the other."""
+    low, high = (100 * end for end in comparison.interval(name, to))
+    return Measurement(what, 100 * comparison.ratio(name, to).median, "%", "measured", low, high)
+
+
+def time_line(comparison: Comparison, cases: Mapping[int, str], name: str = "paged") -> Line:
+    """Time over the twin's by block size."""
+    points = tuple((float(size), comparison.ratio(case).median) for size, case in sorted(cases.items()))
+    return Line(f"{name}, time / contiguous", points, "measured")
+
+
+def unreadable(claim: str, comparison: Comparison, rows: Iterable[str]) -> Verdict:
+    """No verdict, and what it would take."""
+    noise = _format.percent(comparison.noise_floor)
+    need = (
+        f"nothing can be told at a noise floor of {noise} over {comparison.rounds} rounds: "
+        "stop other work on this machine and run it again"
+    )
+    return Verdict(
+        claim, Outcome.NOT_MEASURABLE, (need,), (), figures(*rows), comparison.device, records=(comparison,)
+    )
+
+
+def sizes_text(sizes: Iterable[int]) -> str:
+    """Block sizes in words.
+
+    >>> sizes_text([1, 2, 4]), sizes_text([16])
+    ('1, 2 and 4', '16')
+    """
+    *first, last = map(str, sizes)
+    return f"{', '.join(first)} and {last}" if first else last
