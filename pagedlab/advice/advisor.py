@@ -1,0 +1,222 @@
+"""From a trace and a choice to advice: read, judge every block size, serve a window, say what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pagedlab import workloads
+from pagedlab.advice import findings, here
+from pagedlab.advice.block_cost import (
+    SIZES,
+    BlockCost,
+    Demand,
+    best,
+    block_costs,
+    running,
+    safest,
+    slots,
+    step_time,
+)
+from pagedlab.advice.engine_log import EngineLog, explain
+from pagedlab.advice.engines import Flag
+from pagedlab.advice.report import Advice, Change
+from pagedlab.advice.served import Pool
+from pagedlab.advice.setting import AdviceError, Choice, Setting, resolve
+from pagedlab.workloads import Workload
+
+AWAY_SHARE = 0.05
+"""Share of the total from which on a size of the reader's own is warned of."""
+
+
+def advise(
+    trace: str | Path | Workload,
+    *,
+    log: EngineLog | None = None,
+    measure: bool = False,
+    progress: bool = False,
+    **choices: object,
+) -> Advice:
+    """Advice for a trace: a path, the name of a workload that comes with the package, or a `Workload`.
+
+    `choices` are the fields of `Choice`. `log` is what a vLLM start-up log said (`engine_log.read`): its
+    tokens are taken instead of the sum, where they are this model's. `measure` times paged attention and
+    table building on this machine. Raises `AdviceError` for a choice that cannot be, or when no request of
+    the trace fits; what `workloads.load` raises for a file.
+
+    >>> advice = advise("azure-code", gpu="h100")
+    >>> advice.block_size, advice.finding("what bounds a step").values["kv_bound"]
+    (64, True)
+    """
+    setting = resolve(Choice(**choices))  # type: ignore[arg-type]
+    source, notes = "", []
+    if log is not None:
+        notes = list(explain(log, setting))
+        if log.fits(setting):
+            setting = setting.with_pool(log.tokens or 0)
+            source = f"recorded: the {log.tokens:,} tokens of the start-up log"
+    workload, refused = _that_fit(_load(trace, progress), setting)
+    demand = Demand.of(workload, _sizes(setting))
+    if measure:
+        measured, setting = here.measure(demand, setting)
+        notes += measured
+    costs = block_costs(demand, setting)
+    chosen = advised(costs, setting)
+    pool = Pool(
+        slots(demand, setting, chosen.block_size),
+        chosen.block_size,
+        setting.max_running,
+        step_time(demand, setting),
+    )
+    share, preemptions = findings.watermark(workload, pool, setting)
+    found = [
+        *findings.trace(workload, refused, pool.slots),
+        findings.block_size(costs, chosen, demand, setting),
+        *findings.capacity(setting, chosen.block_size, demand, chosen.running, source),
+        findings.other_policies(workload, pool, setting),
+        findings.wasted(workload, chosen.block_size),
+        findings.short(workload, chosen),
+        findings.bound(demand, setting, chosen.running),
+        preemptions,
+        findings.load(workload, pool),
+        findings.step_time(demand, setting, chosen),
+        findings.prefix(workload, demand.hits, setting, chosen.block_size),
+        *notes,
+    ]
+    choice = setting.choice
+    ranks = f"{choice.tp} x " if choice.tp > 1 else ""
+    return Advice(
+        f"{workload.name}: {setting.model.name} on {ranks}{setting.gpu.title}, {setting.engine.title}",
+        setting.engine.title,
+        chosen.block_size,
+        tuple(found),
+        costs,
+        tuple(_changes(demand, setting, chosen)),
+        tuple(_flags(setting, chosen, demand, share)),
+        tuple(_warnings(setting, costs, chosen)),
+    )
+
+
+def advised(costs: tuple[BlockCost, ...], setting: Setting) -> BlockCost:
+    """The best by the reader's own cost of table work; without one, the safest between published ones."""
+    return safest(costs) if setting.choice.entry_ns is None else best(costs)
+
+
+def _load(trace: str | Path | Workload, progress: bool) -> Workload:
+    if isinstance(trace, Workload):
+        return trace
+    if isinstance(trace, str) and trace in workloads.names() and not Path(trace).exists():
+        return workloads.named(trace)
+    return workloads.load(trace, tolerant=True, progress=progress)
+
+
+def _that_fit(workload: Workload, setting: Setting) -> tuple[Workload, np.ndarray]:
+    """The requests that an empty pool could hold, and the tokens of those that it could not."""
+    fit = setting.fit(workload.stored)
+    refused = workload.stored[~fit]
+    if not fit.any():
+        raise AdviceError(
+            f"no request of {workload.name} fits: the shortest stores {int(workload.stored.min()):,} tokens, "
+            f"and {setting.slots(16):,} fit on {setting.choice.tp} x {setting.gpu.title}"
+        )
+    return (workload.only(fit) if len(refused) else workload), refused
+
+
+def _sizes(setting: Setting) -> tuple[int, ...]:
+    own = setting.choice.block_size
+    return tuple(sorted({*SIZES, own} if own else SIZES))
+
+
+def _changes(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Change]:
+    """The advice with one input at a time changed."""
+    entry, prefill = setting.constants.entry_s, setting.prefill_s
+    others: list[tuple[str, str, Demand, Setting]] = [
+        *(
+            (
+                "table work an entry, known",
+                f"{1e9 * known:.0f} ns",
+                demand,
+                replace(
+                    setting,
+                    choice=replace(setting.choice, entry_ns=1e9 * known),
+                    constants=replace(setting.constants, entry_s=known),
+                ),
+            )
+            for known in (0.0, entry, 4 * entry)
+        ),
+        ("memory for K and V", "half", demand, replace(setting, kv_bytes=setting.kv_bytes // 2)),
+        ("memory for K and V", "twice", demand, replace(setting, kv_bytes=setting.kv_bytes * 2)),
+        ("weights", "a quarter (4 bits)", demand, replace(setting, weight_bytes=setting.weight_bytes // 4)),
+        (
+            "requests at once",
+            f"at most {max(1, int(chosen.running / 2)):,}",
+            demand,
+            replace(setting, max_running=max(1, int(chosen.running / 2))),
+        ),
+    ]
+    if demand.hits is not None:
+        others += [
+            ("a prompt token", "twice as dear", demand, replace(setting, prefill_s=2 * prefill)),
+            ("shared prefixes", "none", replace(demand, hits=None), setting),
+        ]
+    for input, becomes, other_demand, other_setting in others:
+        costs = block_costs(other_demand, other_setting)
+        least = advised(costs, other_setting)
+        kept = next(cost for cost in costs if cost.block_size == chosen.block_size)
+        yield Change(input, becomes, least.block_size, kept.total_us / best(costs).total_us - 1)
+
+
+def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float) -> Iterator[Flag]:
+    """What to set in the engine, with what it allows."""
+    server, choice = setting.engine, setting.choice
+    rules = "; ".join(str(rule) for rule in server.rules(setting.model))
+    block = server.set("block", str(chosen.block_size), "never far from the least cost above")
+    yield replace(block, allowed=rules)
+    fraction = setting.capacity.fraction
+    value = server.data.get("free_share", round(fraction, 3))
+    yield server.set("memory", f"{value:g}", "the share this advice counted with")
+    fit = running(demand, replace(setting, max_running=1 << 30), chosen.block_size)
+    if fit > setting.max_running:
+        yield server.set("running", f"{fit:.0f}", "the limit binds before memory does")
+    else:
+        why = f"left alone: memory binds first, at {fit:,.1f} requests of this trace on the mean"
+        yield server.set("running", str(setting.max_running), why)
+    if server.data.get("watermark_is_share", True):
+        yield server.set("watermark", f"{watermark:g}", "finished first on a full server (simulated)")
+    else:
+        yield server.set(
+            "watermark", server.data["watermark"]["default"], "left alone: it is no share of blocks"
+        )
+    yield server.set("prefix", server.data["prefix"]["default"], _prefix_reason(demand))
+    dtype = server.data["dtypes"].get(choice.dtype)
+    if dtype and choice.dtype != "bf16":
+        yield server.set("dtype", dtype, "the K and V counted with")
+
+
+def _prefix_reason(demand: Demand) -> str:
+    if demand.hits is None:
+        return "left alone: the trace does not tell what prompts share"
+    return f"{demand.hits.share_of_prompts:.0%} of this trace's prompt tokens were seen before"
+
+
+def _warnings(setting: Setting, costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[str]:
+    """What the reader should not miss."""
+    server, own = setting.engine, setting.choice.block_size
+    sizes = [size for size in (chosen.block_size, own) if size]
+    for size in dict.fromkeys(sizes):
+        for rule in server.rules(setting.model):
+            if not rule.takes(size):
+                yield f"{server.title} would change a block size of {size} with another backend: {rule}"
+    if own is not None:
+        mine = next(cost for cost in costs if cost.block_size == own)
+        more = mine.total_us / chosen.total_us - 1
+        if more > AWAY_SHARE:
+            yield f"blocks of {own} cost {more:.0%} more than blocks of {chosen.block_size} (simulated)"
+    if setting.choice.dtype not in server.data["dtypes"]:
+        known = ", ".join(server.data["dtypes"])
+        yield f"{server.title} has no K and V of {setting.choice.dtype} that is known here; it has {known}"
+    for overflow in setting.capacity.overflows:
+        yield str(overflow)

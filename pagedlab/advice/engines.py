@@ -1,0 +1,112 @@
+"""What three engines call their settings, which values they take, and in which version that was read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pagedlab.models import ModelShape
+
+ENGINES = ("vllm", "sglang", "tensorrt-llm")
+LARGE_BYTES = 70 * 10**9
+"""Memory from which on an engine takes its defaults for large GPUs."""
+
+
+@dataclass(frozen=True)
+class BlockRule:
+    """The block sizes that one attention backend takes."""
+
+    backend: str
+    layers: str
+    sizes: tuple[int, ...] = ()
+    multiple_of: int = 0
+    power_of_two: bool = False
+
+    def takes(self, size: int) -> bool:
+        """Whether the backend takes blocks of that size.
+
+        >>> BlockRule("FlashInfer", "heads", sizes=(16, 32, 64)).takes(128)
+        False
+        """
+        if self.power_of_two:
+            return size > 1 and size & (size - 1) == 0
+        return size % self.multiple_of == 0 if self.multiple_of else size in self.sizes
+
+    def __str__(self) -> str:
+        if self.power_of_two:
+            allowed = "a power of two above 1"
+        else:
+            multiples = f"multiples of {self.multiple_of}" if self.multiple_of > 1 else "any size"
+            allowed = "/".join(map(str, self.sizes)) or multiples
+        return f"{self.backend}: {allowed}"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One setting to make: what to set it to, its default, what is allowed, and why this value."""
+
+    flag: str
+    value: str
+    default: str
+    allowed: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine in the version that was read; `data` is its entry of `data/engines.json`."""
+
+    name: str
+    data: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.data['version']}"
+
+    @property
+    def matches_within_blocks(self) -> bool:
+        """Whether a cached prefix may end in the middle of a block, so that no token of it is lost."""
+        return bool(self.data.get("partial_reuse"))
+
+    def rules(self, shape: ModelShape) -> tuple[BlockRule, ...]:
+        """What its attention backends take for a model with such layers."""
+        kind = "latent" if any(group.latent for group in shape.layer_groups) else "heads"
+        rules = (BlockRule(**{**row, "sizes": tuple(row.get("sizes", ()))}) for row in self.data["blocks"])
+        return tuple(rule for rule in rules if rule.layers == kind)
+
+    def memory(self, gpu_bytes: int, held_bytes: int) -> tuple[float, int]:
+        """The share of all memory it may use, and bytes of that which it leaves alone beside `held_bytes`."""
+        if "memory_share" in self.data:
+            return self.data["memory_share"], 0
+        if "free_share" in self.data:
+            return 1.0, int((1 - self.data["free_share"]) * max(0, gpu_bytes - held_bytes))
+        key = "reserve_bytes_large" if gpu_bytes > 60 * 10**9 else "reserve_bytes"
+        return 1 - self.data[key] / gpu_bytes, 0
+
+    def max_running(self, gpu_name: str, gpu_bytes: int) -> int:
+        """Requests that run at once at most, by default."""
+        large = gpu_bytes >= LARGE_BYTES and not gpu_name.startswith("a100")
+        return int(self.data.get("max_running_large" if large else "max_running", self.data["max_running"]))
+
+    def set(self, setting: str, value: str, why: str) -> Flag:
+        """A setting of its data as advice."""
+        row = self.data[setting]
+        return Flag(row["flag"], value, row["default"], row.get("allowed", ""), why)
+
+
+def engine(name: str) -> Engine:
+    """An engine by name; raises `KeyError` for another than `ENGINES`.
+
+    >>> engine("vllm").title
+    'vllm 0.32'
+    """
+    return Engine(name, _data()[name])
+
+
+@cache
+def _data() -> dict[str, Any]:
+    return json.loads((files("pagedlab") / "data" / "engines.json").read_text(encoding="utf-8"))

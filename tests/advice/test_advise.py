@@ -1,0 +1,238 @@
+"""Advice as a whole: on real traces where they are, on workloads with their lengths everywhere."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pagedlab import cli, workloads
+from pagedlab.advice import CANNOT_TELL, AdviceError, Choice, advise, served
+from pagedlab.advice.advisor import advised
+from pagedlab.advice.block_cost import Demand, block_costs
+from pagedlab.advice.engine_log import EngineLog
+from pagedlab.advice.setting import resolve
+from pagedlab.workloads import PrefixHashes, Workload
+
+REAL = {
+    "code": "azure_2023_code.csv",
+    "conversation": "azure_2023_conv.csv",
+    "long documents": "mooncake_conversation_head.jsonl",
+    "shared prefixes": "mooncake_synthetic_head.jsonl",
+}
+WORDS = {"measured", "simulated", "published", "recorded", "computed", "assumed", CANNOT_TELL}
+
+
+def generated(kind: str) -> Workload:
+    """With the published lengths of the same traces; one of them with prefixes made up."""
+    names = {"code": "azure-code", "conversation": "azure-conversation"}
+    workload = workloads.named(names.get(kind, "mooncake-conversation"), requests=1_500)
+    if kind != "shared prefixes":
+        return workload
+    counts = -(-workload.prompt // 512)
+    own = iter(range(1_000, 10**9))
+    rows = [
+        tuple((request % 5) * 100 + at if at < 4 else next(own) for at in range(count))
+        for request, count in enumerate(counts.tolist())
+    ]
+    return replace(workload, output=np.maximum(1, workload.output // 3), prefix_hashes=PrefixHashes.of(rows))
+
+
+@pytest.fixture(params=["real", "generated"], scope="module")
+def four(request, trace_path) -> dict[str, Workload]:
+    if request.param == "generated":
+        return {kind: generated(kind) for kind in REAL}
+    return {kind: workloads.load(trace_path(name)) for kind, name in REAL.items()}
+
+
+def test_four_traces_get_different_advice_and_each_answer_has_its_word_and_evidence(four):
+    advices = {kind: advise(workload, gpu="h100") for kind, workload in four.items()}
+    at_once = {kind: advice.finding("capacity").values["running"] for kind, advice in advices.items()}
+    assert (
+        at_once["conversation"] > at_once["code"] > max(at_once["long documents"], at_once["shared prefixes"])
+    )
+    assert len({round(value) for value in at_once.values()}) == 4
+    assert advices["long documents"].block_size > advices["conversation"].block_size
+    told = {kind: advice.finding("prefix hits").word for kind, advice in advices.items()}
+    assert told["code"] == told["conversation"] == CANNOT_TELL and told["shared prefixes"] == "computed"
+    for advice in advices.values():
+        assert {finding.word for finding in advice.findings} <= WORDS
+        assert all(finding.text and finding.evidence for finding in advice.findings)
+        assert str(advice.block_size) in advice.finding("block size").text
+        assert next(flag for flag in advice.flags if flag.flag == "--block-size").value == str(
+            advice.block_size
+        )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_on_a_held_out_half_the_advice_is_within_five_percent_of_the_best(four, engine):
+    """The first half is looked at, the second is served; by the stated cost, and if tables were free."""
+    setting = resolve(Choice(engine=engine))
+    for kind, workload in four.items():
+        first = np.arange(len(workload)) < len(workload) // 2
+        size = advised(block_costs(Demand.of(workload.only(first)), setting), setting).block_size
+        held_out = [cost for cost in block_costs(Demand.of(workload.only(~first)), setting) if cost.backends]
+        mine = next(cost for cost in held_out if cost.block_size == size)
+        assert mine.total_us <= 1.05 * min(cost.total_us for cost in held_out), kind
+        assert mine.free_us <= 1.05 * min(cost.free_us for cost in held_out), kind
+
+
+def test_waste_and_short_requests_are_those_that_were_published(trace_path):
+    code = advise(trace_path(REAL["code"])).finding
+    assert code("short requests").values["requests_share"] == pytest.approx(0.055, abs=5e-4)
+    assert code("short requests").values["tokens_share"] == pytest.approx(0.0017, abs=5e-5)
+    assert code("what bounds a step").values["turns_at_tokens"] == pytest.approx(123_000, rel=0.005)
+    assert code("waste").values["at_final_length_share"] == pytest.approx(0.0151, abs=1e-4)  # blocks of 64
+
+
+SMALL = workloads.named("azure-conversation", requests=400)
+
+
+def test_the_reader_who_knows_what_table_work_costs_gets_the_best_size():
+    free, dear = (advise(SMALL, entry_ns=ns) for ns in (0.0, 1_000.0))
+    assert free.block_size == 16 and dear.block_size > advise(SMALL).block_size > free.block_size
+    assert "assumed: given" in dear.finding("block size").evidence
+
+
+def test_how_the_advice_moves_is_what_another_advice_says():
+    change = next(c for c in advise(SMALL).changes if c.input == "requests at once")
+    other = advise(SMALL, max_running=int(change.becomes.split()[-1]))
+    assert change.block_size == other.block_size
+
+
+def test_a_size_of_the_readers_own_is_judged_and_warned_of():
+    advice = advise(SMALL, block_size=24)
+    assert [cost.backends for cost in advice.costs if cost.block_size == 24] == [()]
+    assert any("24 with another backend: FlashInfer: 16/32/64" in warning for warning in advice.warnings)
+    assert any(
+        w.startswith("blocks of 1 cost") for w in advise(SMALL, engine="sglang", block_size=1).warnings
+    )
+
+
+def test_impossible_requests_are_left_out_with_their_numbers_and_none_that_fits_is_refused():
+    mixed = workloads.parse("1000,10\n900000,10\n" * 20)
+    finding = advise(mixed, gpu="h100").finding("impossible requests")
+    assert "20 request(s) can never be served" in finding.text and "900,009 tokens" in finding.text
+    with pytest.raises(AdviceError, match=r"no request of pasted fits: the shortest stores 900,009 tokens"):
+        advise(workloads.parse("900000,10\n"), gpu="h100")
+
+
+def test_a_log_of_this_model_takes_the_place_of_the_sum():
+    log = EngineLog("start.log", tokens=65_536, kv_gib=8.0, per_request=4096, concurrency=16.0, block_size=16)
+    advice = advise(SMALL, log=log)
+    assert advice.finding("capacity").values["tokens"] == pytest.approx(65_536, abs=256)
+    assert "65,536 tokens of the start-up log" in advice.finding("capacity").evidence
+    assert advice.finding("log: tokens").word == "recorded"
+
+
+def test_preemptions_and_other_allocation_come_from_the_real_managers():
+    advice = advise(workloads.named("azure-conversation", requests=1_500))
+    others = advice.finding("other allocation").values
+    assert others["paged"] > others["virtual"] > others["reserve"] > 0
+    assert others["paged"] > others["power-of-two"] > others["reserve"]
+    preempted = list(advice.finding("preemptions").values["preemptions"].values())
+    assert preempted[0] > 0 and preempted == sorted(preempted, reverse=True)
+
+
+def test_a_cache_as_large_as_the_trace_finds_all_that_was_seen_before():
+    workload = generated("shared prefixes").first(60)
+    unlimited = Demand.of(workload).hits.share_of_prompts
+    assert served.cached_share(workload, 10**8) == pytest.approx(unlimited, abs=0.01)
+    assert served.cached_share(workload, 130_000) <= unlimited
+    assert served.cached_share(SMALL, 10**8) is None
+
+
+def test_the_time_to_answer_does_not_grow_with_the_trace(monkeypatch):
+    monkeypatch.setattr(served, "WINDOW", 50)
+    advice = advise(SMALL)
+    assert "the first 50 requests" in advice.finding("preemptions").evidence
+
+
+# ---- as text, JSON and a page -------------------------------------------------------------------------
+
+
+class _Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_the_page_asks_for_nothing_and_text_from_a_file_is_text(tmp_path, capsys):
+    path = tmp_path / "<img src=x onerror=alert(1)>.csv"
+    path.write_text("prompt,output\n" + "500,20\n" * 30 + "<script>alert(2)</script>,5\n")
+    page = tmp_path / "advice.html"
+    assert cli.main(["advise", str(path), "--html", str(page)]) == 0
+    text = page.read_text()
+    tags = _Tags()
+    tags.feed(text)
+    assert {"img", "script", "link", "iframe"}.isdisjoint(tags.tags)
+    assert not [name for name, _ in tags.attributes if name in ("src", "href", "onerror")]
+    assert "&lt;script&gt;alert(2)" in text and "&lt;img src=x" in text
+    assert "1 row(s) left out, first line 32" in capsys.readouterr().out
+
+
+def test_json_is_the_same_answer_and_strict(capsys):
+    assert cli.main(["advise", "azure-code", "--gpu", "h100", "--json"]) == 0
+    read = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+    assert read["block_size"] == advise("azure-code", gpu="h100").block_size
+    assert {finding["word"] for finding in read["findings"]} <= WORDS
+    assert [cost["block_size"] for cost in read["costs"]] == sorted(
+        cost["block_size"] for cost in read["costs"]
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ([], "a TRACE is needed"),
+        (["azure-code", "--model", "llama-3.1-9b"], "no model 'llama-3.1-9b' here; near: llama-3.1-8b"),
+        (["azure-code", "--gpu", "v100"], "no GPU 'v100' here; near:"),
+        (["azure-code", "--backend", "tgi"], "no engine 'tgi' here"),
+        (["nowhere.csv"], "No such file or directory: 'nowhere.csv'"),
+        (["azure-code", "--vllm-log", "nowhere.log"], "No such file or directory: 'nowhere.log'"),
+        (["azure-code", "--tp", "-2"], "tp must be a whole number of at least 1, got -2"),
+        (["azure-code", "--html", "/nowhere/x.html"], "No such file or directory: '/nowhere/x.html'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, capsys):
+    assert cli.main(["advise", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("pagedlab advise: ") and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "prompt,output\n0,1\n", "\x00\x01", "[" * 100_000])
+def test_a_file_that_is_no_trace_is_one_line(text, tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    assert cli.main(["advise", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("pagedlab advise: trace.csv")
+
+
+def test_what_a_machine_without_kernels_cannot_measure_is_said(monkeypatch):
+    import pagedlab.cost
+
+    def missing(slots: int) -> None:
+        raise ImportError("no torch here")
+
+    monkeypatch.setattr(pagedlab.cost, "AttentionCost", missing)
+    advice = advise(SMALL, measure=True)
+    assert (
+        advice.finding("kernel here").word == CANNOT_TELL
+        and "no torch here" in advice.finding("kernel here").evidence
+    )
+    assert advice.finding("table here").word == "measured"
+
+
+@pytest.mark.slow
+def test_measuring_here_adds_findings_and_leaves_the_advice_for_a_gpu_alone():
+    advice = advise(SMALL, measure=True)
+    assert advice.finding("kernel here").word == "measured"
+    assert set(advice.finding("kernel here").values["ratios"]) == {16, 32, 64, 128, 256}

@@ -1,0 +1,186 @@
+"""What a block size costs: against plain counting, request by request and step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pagedlab import workloads
+from pagedlab.advice.block_cost import (
+    Demand,
+    Hits,
+    away,
+    best,
+    block_costs,
+    find_hits,
+    running,
+    safest,
+    slots,
+)
+from pagedlab.advice.engines import ENGINES, engine
+from pagedlab.advice.setting import AdviceError, Choice, resolve
+from pagedlab.models import preset
+
+SETTING = resolve(Choice())
+
+
+def requests(rows: list[tuple[int, int]]) -> workloads.Workload:
+    return workloads.parse("".join(f"{prompt},{output}\n" for prompt, output in rows))
+
+
+def contexts(workload: workloads.Workload) -> np.ndarray:
+    """What each request stores at each of its steps."""
+    pairs = zip(workload.prompt.tolist(), workload.output.tolist(), strict=True)
+    return np.concatenate([np.arange(prompt, prompt + output) for prompt, output in pairs])
+
+
+def test_demand_is_the_mean_over_every_step_of_every_request():
+    workload = requests([(3, 4), (100, 30), (17, 1), (65, 200)])
+    demand, stored = Demand.of(workload), contexts(workload)
+    assert demand.stored == stored.mean() and demand.mean_output == workload.output.mean()
+    assert demand.held == {size: (-(-stored // size) * size).mean() for size in demand.held}
+    assert sorted(demand.contexts.tolist()) == sorted(stored.tolist()), "few steps are all looked at"
+
+
+def test_the_sample_of_contexts_is_even():
+    workload = workloads.named("azure-conversation", requests=2_000)
+    demand, stored = Demand.of(workload), contexts(workload)
+    for share in (0.1, 0.5, 0.9):
+        assert np.quantile(demand.contexts, share) == pytest.approx(np.quantile(stored, share), rel=0.05)
+
+
+def test_a_request_waits_for_memory_or_for_the_limit():
+    demand = Demand.of(requests([(1000, 1)] * 5))
+    tokens = SETTING.kv_bytes / (128 * 1024)
+    assert running(demand, SETTING, 1) == pytest.approx(tokens / 1000)
+    assert running(demand, SETTING, 256) == pytest.approx(tokens / 1024)
+    assert running(demand, replace(SETTING, max_running=7), 256) == 7
+
+
+def test_where_the_limit_binds_waste_costs_nothing_and_the_largest_block_is_best():
+    demand = Demand.of(workloads.named("azure-conversation", requests=500))
+    costs = block_costs(demand, replace(SETTING, max_running=4))
+    assert all(cost.waste_us == 0 for cost in costs)
+    assert best(costs).block_size == max(cost.block_size for cost in costs)
+
+
+def test_the_four_costs_move_as_they_should():
+    costs = block_costs(Demand.of(workloads.named("azure-conversation", requests=2_000)), SETTING)
+    waste, table = ([getattr(cost, part) for cost in costs] for part in ("waste_us", "table_us"))
+    assert waste == sorted(waste) and table == sorted(table, reverse=True)
+    assert {cost.prefix_us for cost in costs} == {None}
+    for cost in costs:
+        parts = (cost.shared_us, cost.kv_us, cost.waste_us, cost.table_us, cost.kernel_us)
+        assert cost.total_us == pytest.approx(sum(parts))
+
+
+def test_the_safest_size_is_the_best_or_between_the_best_at_either_end():
+    costs = block_costs(Demand.of(workloads.named("azure-conversation", requests=2_000)), SETTING)
+    free = min((cost for cost in costs if cost.backends), key=lambda cost: cost.free_us)
+    chosen = safest(costs)
+    assert free.block_size < chosen.block_size <= best(costs).block_size
+    assert away(costs, chosen.block_size) < min(
+        away(costs, free.block_size), away(costs, best(costs).block_size)
+    )
+
+
+def test_a_ratio_measured_on_such_a_gpu_takes_the_place_of_counted_bytes():
+    demand = Demand.of(requests([(1000, 10)] * 3))
+    counted = block_costs(demand, SETTING)[4]
+    measured = block_costs(demand, replace(SETTING, kernel_ratio={16: 1.5}))[4]
+    assert measured.block_size == 16 and measured.kernel_us == pytest.approx(counted.kv_us / 2)
+
+
+# ---- shared prefixes ------------------------------------------------------------------------------
+
+
+def shared(rows: list[tuple[int, list[int]]]) -> workloads.Workload:
+    lines = (f'{{"prompt": {prompt}, "output": 2, "hash_ids": {ids}}}\n' for prompt, ids in rows)
+    return workloads.parse("".join(lines))
+
+
+def test_hits_are_the_hashes_that_an_earlier_request_had():
+    workload = shared([(1100, [1, 2, 3]), (1100, [1, 2, 4]), (300, [9]), (300, [9]), (1024, [1, 5])])
+    hits = find_hits(workload)
+    assert hits is not None and hits.tokens.tolist() == [0, 1024, 0, 300, 512]
+    assert hits.share_of_requests == 0.6 and hits.share_of_prompts == 1836 / 3824
+
+
+def test_a_block_edge_loses_half_a_block_and_above_a_hash_what_is_known():
+    hits = Hits(np.array([0, 512, 1536, 2048]), 0.5, 512)
+    assert hits.lost(1) == 0 and hits.lost(17) == 0.75 * 8
+    assert hits.lost(1024) == (512 + 512) / 4 + 0.75 * 511 / 2
+
+
+def test_an_engine_that_matches_inside_blocks_loses_nothing_of_a_prefix():
+    demand = Demand.of(shared([(1100, [1, 2, 3])] * 4))
+    vllm, trt = (block_costs(demand, resolve(Choice(engine=name))) for name in ("vllm", "tensorrt-llm"))
+    assert vllm[5].prefix_us > 0 and {cost.prefix_us for cost in trt} == {0.0}
+
+
+def test_without_hashes_nobody_knows():
+    assert find_hits(requests([(5, 5)])) is None
+
+
+# ---- settings -------------------------------------------------------------------------------------
+
+
+def test_memory_is_counted_as_the_engine_takes_it():
+    taken = {name: resolve(Choice(engine=name)).capacity for name in ENGINES}
+    assert taken["vllm"].usable_bytes == int(80e9 * 0.92)
+    assert taken["sglang"].usable_bytes == pytest.approx(70e9, abs=1)
+    free = 80e9 - 16.06e9 - 2e9
+    assert taken["tensorrt-llm"].kv_bytes == pytest.approx(0.9 * free, abs=2)
+
+
+def test_ranks_beyond_the_heads_hold_copies():
+    assert resolve(Choice(tp=8)).copies == 1 and resolve(Choice(tp=16)).copies == 2
+    assert resolve(Choice(model="deepseek-v2", tp=8, gpu="h200", weight_gb=472)).copies == 8
+
+
+def test_a_model_with_windows_is_served_from_a_pool_of_as_many_requests():
+    setting = resolve(Choice(model="gpt-oss-120b", weight_gb=63))
+    demand = Demand.of(requests([(4096, 1)] * 3))
+    at_once = setting.kv_bytes / setting.capacity.sequence_bytes(4096)
+    assert running(demand, setting, 16) == pytest.approx(at_once)
+    assert slots(demand, setting, 16) == int(at_once * 4096) // 16 * 16 > setting.slots(16)
+    assert setting.fit(np.array([4096, 10**7])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "choices, words",
+    [
+        ({"model": "lama-3.1-8b"}, "no model 'lama-3.1-8b' here; near: llama-3.1-8b"),
+        ({"gpu": "h"}, "no GPU 'h' here; near: h100-sxm, h200-sxm"),
+        ({"gpu": ""}, "no GPU ''"),
+        ({"engine": "vlm"}, "no engine 'vlm' here; near: vllm"),
+        ({"tp": 0}, "tp must be a whole number of at least 1, got 0"),
+        ({"tp": True}, "tp must be a whole number"),
+        ({"tp": 3}, "8 KV heads of llama-3.1-8b do not split over 3 ranks"),
+        ({"dtype": "fp9"}, "dtype must be one of .* got 'fp9'"),
+        ({"weight_gb": float("nan")}, "weight_gb must be a finite number of at least 0, got nan"),
+        ({"block_size": 5000}, "block_size must be at most 4,096, got 5,000"),
+        ({"model": "llama-3.1-70b"}, "weights take 140,000,000,000, activations 2,000,000,000"),
+        ({"model": "deepseek-v3"}, "weights of deepseek-v3 are is not known here: give weight_gb"),
+    ],
+)
+def test_a_choice_that_cannot_be_names_the_rule_or_the_nearest_names(choices, words):
+    with pytest.raises(AdviceError, match=words):
+        resolve(Choice(**choices))
+
+
+@pytest.mark.parametrize(
+    "name, model, taken",
+    [
+        ("vllm", "llama-3.1-8b", {16, 32, 48, 64, 128, 256}),
+        ("vllm", "deepseek-v2", {32, 64, 128}),
+        ("sglang", "llama-3.1-8b", {1, 2, 8, 16, 32, 48, 64, 128, 256}),
+        ("tensorrt-llm", "llama-3.1-8b", {2, 8, 16, 32, 64, 128, 256}),
+    ],
+)
+def test_what_each_engine_takes(name, model, taken):
+    rules = engine(name).rules(preset(model))
+    sizes = (1, 2, 8, 16, 32, 48, 64, 128, 256)
+    assert {size for size in sizes if any(rule.takes(size) for rule in rules)} == taken
