@@ -33,7 +33,17 @@ _HOMES = {
     "pagedlab.workloads": ("Workload",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("claims", "exercises", "published", "recorders", "serving", "timing", "waste", "workloads")
+_MODULES = (
+    "advice",
+    "claims",
+    "exercises",
+    "published",
+    "recorders",
+    "serving",
+    "timing",
+    "waste",
+    "workloads",
+)
 
 __all__ = [
     "Admission",
@@ -59,6 +69,7 @@ __all__ = [
     "Waste",
     "Workload",
     "__version__",
+    "advice",
     "agree_on_blocks",
     "capacity",
     "claims",
@@ -75,7 +86,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pagedlab import claims, exercises, published, recorders, serving, timing, waste, workloads
+    from pagedlab import advice, claims, exercises, published, recorders, serving, timing, waste, workloads
     from pagedlab.cache import PagedKVCache
     from pagedlab.errors import (
         CacheInUse,

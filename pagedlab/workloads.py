@@ -90,6 +90,18 @@ class Workload:
             prefix_hashes=hashes,
         )
 
+    def only(self, chosen: np.ndarray) -> Workload:
+        """The requests at which a boolean array is True, in their order."""
+        at = np.flatnonzero(chosen)
+        return replace(
+            self,
+            source=f"{len(at):,} of {self.source}",
+            prompt=self.prompt[at],
+            output=self.output[at],
+            arrival_ns=None if self.arrival_ns is None else self.arrival_ns[at],
+            prefix_hashes=None if self.prefix_hashes is None else self.prefix_hashes.reordered(at),
+        )
+
     def token_ids(self, request: int, start: int = 0, stop: int | None = None) -> list[int]:
         """Made-up ids (31 bits) of tokens `start` to `stop` of a request's prompt and output together.
 
