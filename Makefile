@@ -11,9 +11,13 @@ JOBS ?= auto
 VENV := .venv
 VLLM := $(VENV)/vllm
 VLLM_VERSION := 0.32.0
+# What checks the JavaScript: its types, and the pages' accessibility.
+TYPESCRIPT := typescript@7.0.2
+AXE := axe-core@4.14.1
 # Stamps live inside the environment, so that removing it removes them.
 LAB := $(VENV)/.installed-lab
 DEV := $(VENV)/.installed-dev
+NODE := $(VENV)/node/.installed
 
 ifeq ($(OS),Windows_NT)
 BIN := $(VENV)/Scripts
@@ -41,9 +45,10 @@ lint-style: $(DEV)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check --quiet .
 
-lint-types: $(DEV)
-	@echo "== types"
+lint-types: $(DEV) $(NODE)
+	@echo "== types: Python, then JavaScript"
 	$(PY) -m mypy
+	$(BIN)/node $(VENV)/node/node_modules/typescript/bin/tsc --project widgets
 
 # A stage that collects no test ends with pytest's exit code 5, and so does make.
 test-python: $(DEV)
@@ -54,7 +59,7 @@ test-lessons: $(DEV)
 	@echo "== lessons, cell by cell"
 	$(PY) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 lessons
 
-test-browser: $(DEV)
+test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
 	$(PY) -m pytest -m browser tests
 
@@ -78,6 +83,11 @@ $(LAB): pyproject.toml constraints.txt | $(PY)
 $(DEV): pyproject.toml constraints.txt | $(PY)
 	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@ $(LAB)
+
+# node and npm come with a wheel of [dev].
+$(NODE): Makefile | $(DEV)
+	$(BIN)/npm install --silent --no-save --no-package-lock --prefix $(VENV)/node $(TYPESCRIPT) $(AXE)
+	@touch $@
 
 $(PY):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedlab needs Python 3.11 or newer; try: make PYTHON=python3.11")'
