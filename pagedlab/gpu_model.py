@@ -16,9 +16,8 @@ GPUs, caches, and every difference between one kernel and the next, which is lar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -169,7 +168,7 @@ def lean() -> Constants:
     FlashInfer's decode with pages of 1 stays within 1 % of contiguous memory (a5): that is the other end
     of what has been published.
     """
-    return Constants(**{**asdict(constants()), "entry_s": 0.0})
+    return replace(constants(), entry_s=0.0)
 
 
 def checks() -> tuple[Check, ...]:
@@ -209,12 +208,6 @@ def error_note() -> str:
     )
 
 
-def to_dict() -> dict[str, Any]:
-    """The constants and every check, as plain data."""
-    rows = [{**asdict(check), "error": check.error} for check in checks()]
-    return {"word": "simulated", "constants": asdict(constants()), "checks": rows, "note": error_note()}
-
-
 def _kernel_rows() -> list[tuple[tuple[str, str], LayerGroup, list[int], int, float]]:
     """Published times of one layer's kernel on an H100: (figure, case), heads, lengths, block size, us."""
     a17, a19 = published.figure("a17").values["tokens_to_us"], published.figure("a19").values
@@ -229,7 +222,7 @@ def _kernel_rows() -> list[tuple[tuple[str, str], LayerGroup, list[int], int, fl
 
 
 def _one_layer(group: LayerGroup, lengths: list[int], block_size: int, fitted: Constants) -> float:
-    fitted = Constants(**{**asdict(fitted), "entry_s": 0.0})
+    fitted = replace(fitted, entry_s=0.0)
     return decode_step(gpus.named(_H100), ModelShape((group,)), lengths, block_size, fitted=fitted).seconds
 
 

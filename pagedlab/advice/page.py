@@ -30,33 +30,44 @@ main { overflow-x: auto; }
 
 def page(advice: Advice) -> str:
     """The whole page."""
+    title = text(advice.subject)
     parts = [
-        f"<h1>{escape(advice.subject)}</h1>",
-        *(f"<p role='alert'><strong>{escape(warning)}</strong></p>" for warning in advice.warnings),
-        "<h2>Findings</h2><dl>",
-        *(
-            f"<dt>{escape(found.topic)} <span class='word'>{escape(found.word)}</span></dt>"
-            f"<dd>{escape(found.text)}<div class='evidence'>{escape(found.evidence)}</div></dd>"
-            for found in advice.findings
-        ),
-        "</dl><h2>What a block size costs</h2>",
+        f"<h1>{title}</h1>",
+        *(f"<p role='alert'><strong>{text(warning)}</strong></p>" for warning in advice.warnings),
+        f"<h2>Findings</h2>{findings(advice)}",
+        "<h2>What a block size costs</h2>",
         "<p>Microseconds of GPU time for each token produced (simulated); bars: the four costs.</p>",
         _costs(advice),
         "<h2>How the advice moves</h2>",
         _table(CHANGE_HEADER, map(change_row, advice.changes), "text"),
-        f"<h2>What to set in {escape(advice.engine)}</h2>",
-        _table(
-            ("setting", "value", "default", "allowed", "why"),
-            ([flag.flag, flag.value, flag.default, flag.allowed, flag.why] for flag in advice.flags),
-            "text",
-        ),
+        f"<h2>What to set in {text(advice.engine)}</h2>{settings(advice)}",
     ]
-    body = "\n".join(parts)
     return (
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'>"
-        f"<title>{escape(advice.subject)}</title><style>{_STYLE}</style>\n<main>{body}</main></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style>\n<main>{chr(10).join(parts)}</main></html>\n"
     )
+
+
+def text(value: str) -> str:
+    """Text as text: neither markup nor, in a notebook, mathematics."""
+    return escape(value).replace("$", "&#36;")
+
+
+def findings(advice: Advice) -> str:
+    """The findings as a list of definitions."""
+    rows = (
+        f"<dt>{text(found.topic)} <span class='word'>({text(found.word)})</span></dt>"
+        f"<dd>{text(found.text)}<div class='evidence'>{text(found.evidence)}</div></dd>"
+        for found in advice.findings
+    )
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def settings(advice: Advice) -> str:
+    """What to set, as a table."""
+    rows = ([flag.flag, flag.value, flag.default, flag.allowed, flag.why] for flag in advice.flags)
+    return _table(("setting", "value", "default", "allowed", "why"), rows, "text")
 
 
 def _costs(advice: Advice) -> str:
@@ -68,7 +79,7 @@ def _costs(advice: Advice) -> str:
     )
     rows = []
     for cost in advice.costs:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in cost_row(advice, cost))
+        cells = "".join(f"<td>{text(cell)}</td>" for cell in cost_row(advice, cost))
         segments = "".join(
             f"<i class='{part}' style='width:{100 * share:.2f}%'></i>"
             for part in PARTS
@@ -79,11 +90,11 @@ def _costs(advice: Advice) -> str:
             f"<td aria-hidden='true'><div class='bar'>{segments}</div></td>" if cost.backends else "<td></td>"
         )
         rows.append(f"<tr{mark}>{cells}{bar}</tr>")
-    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in (*COST_HEADER, ""))
+    head = "".join(f"<th scope='col'>{text(name)}</th>" for name in (*COST_HEADER, ""))
     return f"<p>{legend}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
-    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f"<th scope='col'>{text(name)}</th>" for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

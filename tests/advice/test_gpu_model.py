@@ -59,7 +59,6 @@ def test_the_error_is_known_and_shown():
     assert abs(fitted.mean()) < 0.02, "least squares leave no leaning"
     note = gpu_model.error_note()
     assert note.startswith("simulated") and f"{100 * np.abs(others).max():.0f} %" in note
-    assert gpu_model.to_dict()["checks"][0]["error"] == checks[0].error
 
 
 def test_the_slope_of_a_long_decode_is_the_published_one():

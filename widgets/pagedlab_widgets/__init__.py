@@ -16,6 +16,7 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 ================  ==========================================================================================
 
 `FragmentationExplorer` puts them together: a workload, a block size, and what becomes of the memory.
+`AdviceView` gives advice on a trace (`pagedlab.advice`).
 
 Importing this package imports none of them: a name loads its module when it is first used.
 """
@@ -26,6 +27,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .advice import AdviceView
     from .bar_table import BarTable, Row, Segment
     from .block_map import BlockMap
     from .encode import contiguous_trace, paged_trace
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AccessibleNames": "names",
+    "AdviceView": "advice",
     "BarTable": "bar_table",
     "BlockMap": "block_map",
     "FragmentationExplorer": "explorer",
@@ -57,6 +60,7 @@ _HOME = {
 
 __all__ = [
     "AccessibleNames",
+    "AdviceView",
     "BarTable",
     "BlockMap",
     "Counts",

@@ -1,0 +1,90 @@
+"""Advice in a notebook: a trace, a model and a GPU to choose, the four costs by block size, the findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from pagedlab import _format, advice, gpus, models
+from pagedlab.advice import page
+from pagedlab.advice.block_cost import PARTS
+from pagedlab.advice.engines import ENGINES
+from pagedlab.workloads import Workload
+
+from .bar_table import BarTable, Row, Segment
+from .controls import WorkloadChooser
+from .names import named
+
+RANKS = (1, 2, 4, 8, 16)
+
+
+class AdviceView(ipywidgets.VBox):
+    """What to set for a trace, and why; every change of a choice gives the advice anew.
+
+    `workload` is the name of one that comes with the package, a path or a `Workload`; `choices` are fields
+    of `pagedlab.advice.Choice`. `advice` is what is shown, None where a choice cannot be: then a message says
+    why. Raises what `workloads.load` raises, and `ValueError` for a choice that no list has.
+
+    >>> view = AdviceView("azure-code", gpu="h100-sxm")
+    >>> view.gpu.value = "rtx-4090"
+    >>> view.advice.finding("capacity").values["running"] < 20
+    True
+    """
+
+    def __init__(self, workload: str | Path | Workload = "azure-conversation", **choices: Any) -> None:
+        self.chooser = WorkloadChooser(workload)
+        first = advice.Choice(**choices)
+        self.model = _list("Model", models.presets(), first.model)
+        self.gpu = _list("GPU", gpus.names(), first.gpu)
+        self.tp = _list("Ranks (TP)", RANKS, first.tp)
+        self.engine = _list("Engine", ENGINES, first.engine)
+        self._choices = choices
+        self.message = ipywidgets.HTML()
+        kinds = {part: part for part in PARTS}
+        self.costs = BarTable("What a block size costs", kinds, unit="us", word="simulated")
+        self.findings, self.settings = ipywidgets.HTML(), ipywidgets.HTML()
+        self.advice: advice.Advice | None = None
+        lists = [self.model, self.gpu, self.tp, self.engine]
+        controls = ipywidgets.HBox(lists, layout={"flex_flow": "row wrap"})
+        super().__init__([self.chooser, controls, self.message, self.costs, self.settings, self.findings])
+        self.chooser.observe(lambda _: self._advise(), "chosen")
+        for control in lists:
+            control.observe(lambda _: self._advise(), "value")
+        self._advise()
+
+    def _advise(self) -> None:
+        chosen = {name: getattr(self, name).value for name in ("model", "gpu", "tp", "engine")}
+        self.costs.status = "working ..."
+        try:
+            self.advice = advice.advise(self.chooser.chosen, **{**self._choices, **chosen})
+        except advice.AdviceError as error:
+            self.advice = None
+            self.message.value = page.text(str(error))
+            self.costs.show([], status="", caption="")
+            self.findings.value = self.settings.value = ""
+            return
+        self.message.value = "".join(f"<p>{page.text(warning)}</p>" for warning in self.advice.warnings)
+        self.costs.show(
+            [_row(self.advice, cost) for cost in self.advice.costs if cost.backends],
+            status="",
+            caption=f"{self.advice.subject}. GPU time of one produced token, as far as blocks decide.",
+        )
+        self.settings.value = page.settings(self.advice)
+        self.findings.value = page.findings(self.advice)
+
+
+def _row(shown: advice.Advice, cost: Any) -> Row:
+    note = f"{_format.number(round(cost.total_us, 2))} us in all, {cost.running:,.0f} requests at once"
+    if cost.block_size == shown.block_size:
+        note += "; advised"
+    segments = tuple(Segment(part, getattr(cost, f"{part}_us") or 0.0) for part in PARTS)
+    return Row(f"blocks of {cost.block_size}", segments, note)
+
+
+def _list(name: str, options: Any, value: Any) -> ipywidgets.Dropdown:
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
+    style = {"description_width": "initial"}
+    return named(ipywidgets.Dropdown(options=options, value=value, description=name, style=style), name)
