@@ -27,7 +27,7 @@ from pagedlab.progress import FILE, ProgressError, learner_seed, record_check
 
 __all__ = ["CheckReport", "Finding", "check", "hints", "names"]
 
-_NAMES = ("waste",)
+_NAMES = ("waste", "allocator", "copy-on-write", "kv-bytes", "token-address")
 
 
 def names() -> tuple[str, ...]:

@@ -153,10 +153,15 @@ def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) 
 
 def _explains(exercise: Exercise, misconception: Misconception, tried: Try) -> bool:
     """Whether the mistake gives this answer."""
-    kind, answer = _by(exercise, misconception.solution, tried.arguments)
-    if kind != tried.outcome.kind:
-        return False
-    return exercise.same(tried.got, answer) if kind == "returned" else tried.outcome.value == answer
+    for solution in (misconception.solution, *misconception.variants):
+        kind, answer = _by(exercise, solution, tried.arguments)
+        if kind != tried.outcome.kind:
+            continue
+        if tried.outcome.value == answer if kind == "raised" else exercise.same(tried.got, answer):
+            return True
+        if kind == "returned" and not tried.right and exercise.alike(tried.expected, tried.got, answer):
+            return True
+    return False
 
 
 def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconception]:

@@ -27,10 +27,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A known mistake, recognised by the answers it gives: `solution` makes the same mistake."""
+    """A known mistake, recognised by the answers it gives: `solution` makes the same mistake.
+
+    `variants` make it too, and come to other answers.
+    """
 
     hint: str
     solution: Callable[..., Any]
+    variants: tuple[Callable[..., Any], ...] = ()
 
 
 def call(solution: Callable[..., Any], convert: Convert, *arguments: Any) -> Any:
@@ -69,7 +73,8 @@ class Exercise:
     the `reference` go through `view(answer, *arguments)`, which leaves of an answer only what must be right
     (a block's number need not, how many there are must), and then `same` decides. `valid(*arguments)` says
     what the task allows, for an input that is being shrunk. `forms` are the kinds of sequence that solutions
-    may expect; one that fails with the first is tried with the next.
+    may expect; one that fails with the first is tried with the next. A mistake is known by giving the same
+    answer; where answers that share a mistake may still differ, `alike(expected, got, predicted)` says so.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Exercise:
     view: Callable[..., Any] = lambda answer, *arguments: answer
     same: Callable[[Any, Any], bool] = same
     valid: Callable[..., bool] = lambda *arguments: True
+    alike: Callable[[Any, Any, Any], bool] = lambda expected, got, predicted: False
     differ: Callable[[Exercise, Arguments, Any, Any], tuple[str, str, str]] = differ
     picture: Callable[..., str] = lambda *arguments: ""
     remark: Callable[[Sequence[Any]], str] = lambda answers: ""

@@ -351,7 +351,7 @@ def _in_words(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"[:300]
     except BaseException:
         text = f"{type(error).__name__}, whose message cannot be shown"
-    ours = (str(Path(__file__).parent), str(Path(os.__file__).parent), sys.prefix)
+    ours = (str(Path(__file__).parent.parent), str(Path(os.__file__).parent), sys.prefix)
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)
     ]

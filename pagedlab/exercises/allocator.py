@@ -1,0 +1,185 @@
+"""The exercise `allocator`: tables of blocks for sequences, out of one pool."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+from pagedlab.exercises import scripts
+from pagedlab.exercises.report import Arguments, Check, Exercise, Misconception
+from pagedlab.exercises.solutions.allocator import Allocator
+
+
+def _alone(rng: random.Random) -> Arguments:
+    block_size = rng.randint(2, 9)
+    calls = [["allocate", name, rng.randint(1, 3) * block_size - rng.choice((0, 0, 1))] for name in "abc"]
+    return 12, block_size, calls
+
+
+def _growing(rng: random.Random) -> Arguments:
+    block_size = rng.randint(2, 5)
+    return (
+        9,
+        block_size,
+        [["allocate", "a", rng.randint(1, block_size)], *[["append", "a"]] * (3 * block_size)],
+    )
+
+
+def _again(rng: random.Random) -> Arguments:
+    block_size, blocks = rng.randint(2, 5), rng.randint(3, 6)
+    full = blocks * block_size
+    calls = [
+        ["allocate", "a", full],
+        ["free", "a"],
+        ["allocate", "b", full - 1],
+        ["append", "b"],
+        ["free", "b"],
+    ]
+    return blocks, block_size, [*calls, ["allocate", "c", full]]
+
+
+def _full(rng: random.Random) -> Arguments:
+    block_size, blocks = rng.randint(2, 5), rng.randint(4, 7)
+    calls = [["allocate", "a", block_size], ["allocate", "b", blocks * block_size]]  # b is too large
+    calls += [["allocate", "c", (blocks - 1) * block_size], ["append", "a"], ["free", "c"], ["append", "a"]]
+    return blocks, block_size, calls
+
+
+def _names(rng: random.Random) -> Arguments:
+    calls = [["free", "a"], ["allocate", "a", rng.randint(5, 9)], ["append", "b"], ["allocate", "a", 3]]
+    return rng.randint(9, 12), 2, [*calls, ["append", "a"], ["free", "a"], ["free", "a"], ["append", "a"]]
+
+
+def _life(rng: random.Random) -> Arguments:
+    verbs = ("allocate", "append", "append", "append", "free")
+    return rng.randint(8, 20), rng.randint(1, 5), scripts.life(rng, verbs, 60, 16)
+
+
+class _OneTooMany(Allocator):
+    def blocks_for(self, tokens: int) -> int:
+        return tokens // self.block_size + 1
+
+
+class _RoundedDown(Allocator):
+    def blocks_for(self, tokens: int) -> int:
+        return tokens // self.block_size
+
+
+class _BlockPerToken(Allocator):
+    def blocks_for(self, tokens: int) -> int:
+        return tokens
+
+
+class _Keeps(Allocator):
+    def give_back(self, blocks: list[int]) -> None:
+        pass
+
+
+class _NeverGrows(Allocator):
+    def append(self, seq: str) -> None:
+        self.lengths[seq] += 1
+
+
+class _AlwaysGrows(Allocator):
+    def append(self, seq: str) -> None:
+        self.tables[seq] += self.take(1)
+
+
+class _GrowsEarly(Allocator):
+    def append(self, seq: str) -> None:
+        if (self.lengths[seq] + 1) % self.block_size == 0:
+            self.tables[seq] += self.take(1)
+        self.lengths[seq] += 1
+
+
+class _TakesWhatThereIs(Allocator):
+    def take(self, count: int) -> list[int]:
+        taken = []
+        for _ in range(count):
+            if not self.free_blocks:
+                raise MemoryError
+            taken.append(self.free_blocks.pop())
+        return taken
+
+
+class _RaisesWhatPopRaises(Allocator):
+    def take(self, count: int) -> list[int]:
+        return [self.free_blocks.pop() for _ in range(count)]
+
+
+class _FreesAnyone(Allocator):
+    def free(self, seq: str) -> None:
+        if seq in self.tables:
+            super().free(seq)
+
+
+class _FreesAndKeeps(Allocator):
+    def free(self, seq: str) -> None:
+        self.give_back(self.tables[seq])
+
+
+class _Overwrites(Allocator):
+    def allocate(self, seq: str, tokens: int) -> list[int]:
+        self.tables.pop(seq, None)
+        return super().allocate(seq, tokens)
+
+
+class _Counts(Allocator):
+    def allocate(self, seq: str, tokens: int) -> Any:
+        return len(super().allocate(seq, tokens))
+
+
+EXERCISE = Exercise(
+    name="allocator",
+    hints=(
+        "What must be remembered between the calls? Which blocks are free, and for each sequence two things.",
+        "A list of free blocks, a table and a length for each sequence. Allocating and growing take from the "
+        "list, freeing gives back to it. Look whether there is enough before taking anything.",
+        "allocate: ValueError for a known name, MemoryError if -(-tokens // block_size) is more than is "
+        "free, else take that many. append: if the length is a multiple of block_size, the last block is "
+        "full, so take one; then count the token. free: pop table and length, and extend the free list.",
+    ),
+    checks=(
+        Check("sequences that do not grow", _alone),
+        Check("growing across the end of a block", _growing),
+        Check("blocks that were freed are there again", _again),
+        Check("a pool that is full refuses, and nothing has changed", _full),
+        Check("unknown sequences, and names that are taken", _names),
+        Check("a long life", _life),
+    ),
+    reference=Allocator,
+    misconceptions=(
+        Misconception("tokens // block_size + 1 is one block too many where they fit exactly", _OneTooMany),
+        Misconception("round up: the tokens after the last whole block need a block too", _RoundedDown),
+        Misconception(
+            "a block has room for block_size tokens; that is one block for each token", _BlockPerToken
+        ),
+        Misconception("free gives the blocks back to the pool, so that others can have them", _Keeps),
+        Misconception("append takes a block when the last one is full", _NeverGrows),
+        Misconception("append takes a block only when the last one is full, not each time", _AlwaysGrows),
+        Misconception(
+            "the block is taken one token early: a full last block is enough until the next token comes",
+            _GrowsEarly,
+        ),
+        Misconception(
+            "count the free blocks before taking the first: after MemoryError those already taken are lost",
+            _TakesWhatThereIs,
+        ),
+        Misconception("a pool without enough blocks raises MemoryError", _RaisesWhatPopRaises),
+        Misconception("freeing a sequence that is not there raises KeyError", _FreesAnyone),
+        Misconception(
+            "free forgets the table: blocks given back twice end up with two sequences", _FreesAndKeeps
+        ),
+        Misconception(
+            "a second allocate of one sequence raises ValueError; its old blocks would be lost", _Overwrites
+        ),
+        Misconception("allocate returns the list of blocks, not how many", _Counts),
+    ),
+    drive=scripts.drive,
+    view=partial(scripts.view, copies=False),
+    alike=scripts.alike,
+    valid=scripts.valid,
+    differ=scripts.differ,
+    forms=("lists",),
+)
