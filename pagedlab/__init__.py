@@ -37,6 +37,7 @@ _MODULES = (
     "advice",
     "claims",
     "exercises",
+    "parallel",
     "published",
     "recorders",
     "serving",
@@ -76,6 +77,7 @@ __all__ = [
     "csr_table",
     "exercises",
     "padded_table",
+    "parallel",
     "published",
     "released_blocks",
     "recorders",
@@ -86,7 +88,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pagedlab import advice, claims, exercises, published, recorders, serving, timing, waste, workloads
+    from pagedlab import (
+        advice,
+        claims,
+        exercises,
+        parallel,
+        published,
+        recorders,
+        serving,
+        timing,
+        waste,
+        workloads,
+    )
     from pagedlab.cache import PagedKVCache
     from pagedlab.errors import (
         CacheInUse,

@@ -163,14 +163,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds instead of {FULL}")
     text = "time the block manager instead, by pool size (--quick: the small pools only)"
     parser.add_argument("--manager", action="store_true", help=text)
+    text = "time several ranks instead, and count the bytes that keep their tables alike"
+    parser.add_argument("--ranks", action="store_true", help=text)
 
 
 def command(args: argparse.Namespace) -> int:
+    progress = _show_progress if sys.stderr.isatty() else None
+    if args.ranks:
+        from pagedlab import bench_ranks
+
+        ranks = bench_ranks.run(args.quick, progress)
+        print(json.dumps(ranks.to_dict(), indent=2) if args.json else ranks)
+        return 0
     if args.manager:
         from pagedlab import bench_manager
 
         sizes = bench_manager.QUICK_SIZES if args.quick else bench_manager.SIZES
-        managers = bench_manager.run(sizes, progress=_show_progress if sys.stderr.isatty() else None)
+        managers = bench_manager.run(sizes, progress=progress)
         print(json.dumps(managers.to_dict(), indent=2) if args.json else managers)
         return 0
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL
@@ -180,7 +189,7 @@ def command(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     try:
-        result = run(settings, progress=_show_progress if sys.stderr.isatty() else None)
+        result = run(settings, progress=progress)
     except (ImportError, ArithmeticError, CaseFailed) as error:
         print(f"{args.prog}: {error}; `pagedlab doctor` says more", file=sys.stderr)
         return 1

@@ -17,6 +17,7 @@ import builtins
 from pagedlab.claims import (
     access_pattern,
     capacity_not_bandwidth,
+    coordination_costs,
     default_16,
     fewer_bytes,
     gains_exceed_overhead,
@@ -24,6 +25,8 @@ from pagedlab.claims import (
     large_blocks,
     long_context_bound,
     no_clever_allocation,
+    one_gpu_is_simplest,
+    ranks_agree,
     short_blocks,
     short_sequences,
     small_blocks_cost,
@@ -49,6 +52,9 @@ _CLAIMS = (
     long_context_bound.CLAIM,
     no_clever_allocation.CLAIM,
     fewer_bytes.CLAIM,
+    ranks_agree.CLAIM,
+    coordination_costs.CLAIM,
+    one_gpu_is_simplest.CLAIM,
 )
 
 

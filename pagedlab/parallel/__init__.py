@@ -1,0 +1,54 @@
+"""Several ranks, one block table: tensor parallelism with real processes on torch.distributed.
+
+    shards      which heads a rank holds
+    tables      what a step tells the ranks, whole or as a difference
+    schedules   who decides the steps
+    plan        what a run is to do, and the fault in it
+    transport   how a message gets from rank 0 to all
+    in_step     three ways to keep the tables the same
+    worker      what one rank does
+    launch      ranks as processes of this machine
+    cost        what a step's message takes, in bytes and host time
+
+`run(Plan(...))` runs the ranks here; `torchrun -m pagedlab.parallel` runs the same ranks anywhere.
+"""
+
+from __future__ import annotations
+
+from pagedlab.parallel.cost import MessageCost, message_cost
+from pagedlab.parallel.launch import Ending, Outcome, Ranks, run
+from pagedlab.parallel.plan import FAULTS, METHODS, Fault, Plan
+from pagedlab.parallel.shards import Shard, shard
+from pagedlab.parallel.tables import (
+    BadMessage,
+    Row,
+    Step,
+    decode_difference,
+    decode_full,
+    digest,
+    encode_difference,
+    encode_full,
+)
+
+__all__ = [
+    "FAULTS",
+    "METHODS",
+    "BadMessage",
+    "Ending",
+    "Fault",
+    "MessageCost",
+    "Outcome",
+    "Plan",
+    "Ranks",
+    "Row",
+    "Shard",
+    "Step",
+    "decode_difference",
+    "decode_full",
+    "digest",
+    "encode_difference",
+    "encode_full",
+    "message_cost",
+    "run",
+    "shard",
+]

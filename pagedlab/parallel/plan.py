@@ -1,0 +1,142 @@
+"""What a run of several ranks is to do: one frozen `Plan`, the same on every rank, and the fault in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from pagedlab import workloads
+from pagedlab.parallel.schedules import RandomSchedule, ServingSchedule
+from pagedlab.parallel.shards import shard
+from pagedlab.parallel.tables import Step
+
+if TYPE_CHECKING:
+    import torch
+
+METHODS = ("full", "differences", "replicas")
+FAULTS_OF_DELIVERY = ("drop", "duplicate", "reorder", "corrupt", "delay")
+FAULTS = (*FAULTS_OF_DELIVERY, "kill", "small-pool", "diverge")
+DTYPES = ("float32", "float16", "bfloat16")
+TRANSPORTS = ("gloo", "nccl")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, planted at `rank` when it comes to `step`.
+
+    drop        the message never arrives
+    duplicate   it arrives, and once more in place of the next one
+    reorder     it arrives behind the next one
+    corrupt     one bit of it is wrong
+    delay       it arrives `seconds` late
+    kill        the rank dies without a word
+    small-pool  the rank has half of the blocks, and does not say so when the ranks agree on a pool
+    diverge     replicas only: the rank decides this step differently
+
+    Raises `ValueError` for a kind that does not exist.
+    """
+
+    kind: str
+    rank: int
+    step: int
+    seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        _one_of("fault", self.kind, FAULTS)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run of `ranks` processes over `steps` steps.
+
+    ranks           processes, one shard each
+    method          how tables are kept in step: `METHODS`
+    workload        a name of `workloads.names()` or a file, or None: a random schedule by `seed`
+    num_blocks      blocks that each rank has room for; the ranks agree on the smallest
+    compare_every   steps between two comparisons of digests (replicas)
+    detect          False: wrong tables go unnoticed, to see what comes of them
+    verify          rank 0 also computes every answer alone, and reports the largest difference
+    late_after_s    an update that is later than this ends the run
+    patience_s      how long a rank waits for another before it takes it for dead
+
+    Raises `ValueError` for what cannot be run.
+    """
+
+    ranks: int = 2
+    steps: int = 100
+    method: str = "differences"
+    workload: str | None = None
+    seed: int = 0
+    num_blocks: int = 64
+    block_size: int = 4
+    max_seqs: int = 8
+    q_heads: int = 8
+    kv_heads: int = 4
+    head_dim: int = 32
+    dtype: str = "float32"
+    backend: str = "auto"
+    transport: str = "gloo"
+    compare_every: int = 8
+    detect: bool = True
+    verify: bool = True
+    show_tables: bool = False
+    fault: Fault | None = None
+    late_after_s: float = 1.0
+    patience_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "steps", "num_blocks", "block_size", "max_seqs", "head_dim", "compare_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _one_of("method", self.method, METHODS)
+        _one_of("dtype", self.dtype, DTYPES)
+        _one_of("transport", self.transport, TRANSPORTS)
+        for rank in range(self.ranks):
+            shard(rank, self.ranks, self.q_heads, self.kv_heads)
+        if self.fault is not None:
+            self._check_fault(self.fault)
+
+    def _check_fault(self, fault: Fault) -> None:
+        messages = self.method != "replicas"
+        if not 0 <= fault.rank < self.ranks or not 0 <= fault.step < self.steps:
+            where = f"rank {fault.rank}, step {fault.step}"
+            raise ValueError(f"fault at {where}: there are {self.ranks} ranks and {self.steps} steps")
+        if fault.kind in FAULTS_OF_DELIVERY and (fault.rank == 0 or not messages):
+            why = "rank 0 sends them, replicas have none"
+            raise ValueError(f"{fault.kind!r} needs a rank that gets messages: {why}")
+        if fault.kind == "diverge" and (messages or fault.rank == 0):
+            raise ValueError("'diverge' needs a replica other than rank 0, by whom the others are judged")
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        import torch
+
+        return getattr(torch, self.dtype)
+
+    def schedule(self, pool: int) -> Iterator[Step]:
+        """A scheduler of this run's steps, in a pool of `pool` blocks."""
+        if self.workload is None:
+            return RandomSchedule(self.seed, pool, self.block_size, self.max_seqs)
+        named = self.workload in workloads.names()
+        workload = workloads.named(self.workload) if named else workloads.load(self.workload, progress=False)
+        return ServingSchedule(workload, self.block_size, self.max_seqs, pool * self.block_size)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Raises `ValueError` for text that is no plan."""
+        data = json.loads(text)
+        known = {field.name for field in fields(cls)}
+        if not isinstance(data, dict) or set(data) - known:
+            raise ValueError(f"not a plan: {text[:80]!r}")
+        fault: Any = data.pop("fault", None)
+        return cls(**data, fault=Fault(**fault) if fault else None)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
