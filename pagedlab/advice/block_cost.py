@@ -149,8 +149,7 @@ def block_costs(demand: Demand, setting: Setting) -> tuple[BlockCost, ...]:
     for size, held in demand.held.items():
         at_once = running(demand, setting, size)
         backends = tuple(str(rule) for rule in rules if rule.takes(size))
-        ratio = setting.kernel_ratio.get(size)
-        kernel = _look_ups_s(demand, setting, size) if ratio is None else kv_s * (ratio - 1)
+        kernel = _kernel_s(demand, setting, size, kv_s)
         prefix = None
         if demand.hits is not None:
             lost = 0.0 if setting.engine.matches_within_blocks else demand.hits.lost(size)
@@ -248,8 +247,13 @@ def step_time(demand: Demand, setting: Setting) -> StepTime:
     return StepTime(base, per_token, stored, source="the GPU model")
 
 
-def _look_ups_s(demand: Demand, setting: Setting, block_size: int) -> float:
-    """Seconds that one request's look-ups take in a step, by their bytes."""
+def _kernel_s(demand: Demand, setting: Setting, block_size: int, kv_s: float) -> float:
+    """Seconds that paging adds to reading one request's K and V: as the nearest size was measured, else the
+    bytes of its look-ups."""
+    ratios = setting.kernel_ratio
+    if ratios:
+        nearest = min(ratios, key=lambda size: abs(np.log(size / block_size)))
+        return kv_s * (ratios[nearest] - 1)
     step = gpu_model.decode_step(
         setting.gpu,
         setting.rank,

@@ -17,7 +17,7 @@ td { white-space: nowrap; } table.text td { white-space: normal; }
 td:first-child, th:first-child, table.text td, table.text th { text-align: left; }
 tr.advised { font-weight: bold; }
 .word { border: 1px solid var(--line); border-radius: .3rem; font-size: .8em; padding: 0 .3rem; }
-.evidence { font-size: .85em; opacity: .8; }
+small { opacity: .8; }
 main { overflow-x: auto; }
 .bar { display: flex; height: 1rem; width: 10rem; }
 .bar i { border: 1px solid; box-sizing: border-box; display: block; }
@@ -58,7 +58,7 @@ def findings(advice: Advice) -> str:
     """The findings as a list of definitions."""
     rows = (
         f"<dt>{text(found.topic)} <span class='word'>({text(found.word)})</span></dt>"
-        f"<dd>{text(found.text)}<div class='evidence'>{text(found.evidence)}</div></dd>"
+        f"<dd>{text(found.text)}<br><small>{text(found.evidence)}</small></dd>"
         for found in advice.findings
     )
     return f"<dl>{''.join(rows)}</dl>"

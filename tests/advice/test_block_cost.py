@@ -88,9 +88,9 @@ def test_the_safest_size_is_the_best_or_between_the_best_at_either_end():
 
 def test_a_ratio_measured_on_such_a_gpu_takes_the_place_of_counted_bytes():
     demand = Demand.of(requests([(1000, 10)] * 3))
-    counted = block_costs(demand, SETTING)[4]
-    measured = block_costs(demand, replace(SETTING, kernel_ratio={16: 1.5}))[4]
-    assert measured.block_size == 16 and measured.kernel_us == pytest.approx(counted.kv_us / 2)
+    measured = block_costs(demand, replace(SETTING, kernel_ratio={16: 1.5, 256: 0.9}))
+    for cost in measured:  # sizes that were not measured take the nearest that was; paging never gives time
+        assert cost.kernel_us == pytest.approx(cost.kv_us / 2 if cost.block_size < 64 else 0)
 
 
 # ---- shared prefixes ------------------------------------------------------------------------------

@@ -79,7 +79,10 @@ def _row(shown: advice.Advice, cost: Any) -> Row:
     note = f"{_format.number(round(cost.total_us, 2))} us in all, {cost.running:,.0f} requests at once"
     if cost.block_size == shown.block_size:
         note += "; advised"
-    segments = tuple(Segment(part, getattr(cost, f"{part}_us") or 0.0) for part in PARTS)
+    parts = {part: getattr(cost, f"{part}_us") for part in PARTS}
+    segments = tuple(
+        Segment(part, value or 0.0, "not known" if value is None else None) for part, value in parts.items()
+    )
     return Row(f"blocks of {cost.block_size}", segments, note)
 
 
