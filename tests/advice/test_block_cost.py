@@ -90,7 +90,7 @@ def test_a_ratio_measured_on_such_a_gpu_takes_the_place_of_counted_bytes():
     demand = Demand.of(requests([(1000, 10)] * 3))
     measured = block_costs(demand, replace(SETTING, kernel_ratio={16: 1.5, 256: 0.9}))
     for cost in measured:  # sizes that were not measured take the nearest that was; paging never gives time
-        assert cost.kernel_us == pytest.approx(cost.kv_us / 2 if cost.block_size < 64 else 0)
+        assert cost.kernel_us == pytest.approx(cost.kv_us / 2 if cost.block_size <= 64 else 0)
 
 
 # ---- shared prefixes ------------------------------------------------------------------------------
