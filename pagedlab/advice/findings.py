@@ -11,7 +11,7 @@ from pagedlab import _format, gpu_model, policies, waste
 from pagedlab.advice import served
 from pagedlab.advice.block_cost import BlockCost, Demand, Hits, away, base_s, best, kv_bytes_read
 from pagedlab.advice.report import CANNOT_TELL, Finding
-from pagedlab.advice.served import Pool
+from pagedlab.advice.served import Pool, Served
 from pagedlab.advice.setting import Setting, terms
 from pagedlab.workloads import Workload
 
@@ -71,7 +71,7 @@ def block_size(costs: tuple[BlockCost, ...], chosen: BlockCost, demand: Demand, 
 
 def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source: str) -> Iterator[Finding]:
     """Tokens and requests that fit, and what the ranks hold more than once."""
-    slots, longest = setting.slots(size), setting.choice.tp
+    slots, ranks = setting.slots(size), setting.choice.tp
     per_token = setting.rank.kv_bytes(1, setting.choice.dtype)
     text = (
         f"{slots:,} tokens fit on each rank, {slots // size:,} blocks of {size} at "
@@ -84,11 +84,11 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
         f"({setting.gpu.source})"
     )
     values = {"tokens": slots, "running": at_once, "bytes_per_token_per_rank": per_token}
-    yield Finding("capacity", text, "computed", f"{source or evidence}", values)
-    if longest > 1:
+    yield Finding("capacity", text, "computed", source or evidence, values)
+    if ranks > 1:
         heads = ", ".join(str(g.kv_heads or "a latent vector") for g in setting.model.layer_groups)
-        text = f"the {longest} ranks together hold {setting.copies:g} copies of each token"
-        evidence = f"{heads} KV heads split over {longest} ranks; a head or a latent vector is never split"
+        text = f"the {ranks} ranks together hold {setting.copies:g} copies of each token"
+        evidence = f"{heads} KV heads split over {ranks} ranks; a head or a latent vector is never split"
         yield Finding("copies", text, "computed", evidence, {"copies": setting.copies})
 
 
@@ -109,7 +109,9 @@ def other_policies(workload: Workload, pool: Pool, setting: Setting) -> Finding:
         mean = run.full_running if run.full_running is not None else float(run.peak_running)
         values[policy] = mean
         paged = paged or mean
-        parts.append(f"{mean:,.1f} {title}{'' if policy == 'paged' else f' (paging: x {paged / mean:.2f})'}")
+        beside = f" (paging: x {paged / mean:.2f})" if mean and policy != "paged" else ""
+        refused = f" ({run.refused:,} never fit)" if run.refused else ""
+        parts.append(f"{mean:,.1f} {title}{beside}{refused}")
     text = "requests at once on the mean while others wait: " + "; ".join(parts)
     evidence = (
         f"the first {min(len(workload), served.WINDOW):,} requests, all waiting, {pool.slots:,} slots, at "
@@ -181,7 +183,7 @@ def watermark(workload: Workload, pool: Pool, setting: Setting) -> tuple[float, 
     text = f"by share kept free at admission, all requests waiting: {rows}. Least time at {share:.0%}"
     if setting.engine.name != "vllm":
         text += f". {setting.engine.title} has no watermark: {setting.engine.data['when_full']}"
-    evidence = _of_run(workload, pool) + f"; {setting.engine.data['when_full']}"
+    evidence = f"{_of_run(workload, pool, *runs.values())}; {setting.engine.data['when_full']}"
     values = {"watermark": share, "preemptions": {w: run.preemptions for w, run in runs.items()}}
     return share, Finding("preemptions", text, "simulated", evidence, values)
 
@@ -189,7 +191,7 @@ def watermark(workload: Workload, pool: Pool, setting: Setting) -> tuple[float, 
 def load(workload: Workload, pool: Pool) -> Finding:
     """How full the pool is at the rate at which the requests came."""
     if workload.arrival_ns is None or int(workload.arrival_ns[-1]) == 0:
-        missing = "the trace has no arrival times"
+        missing = "the trace has no arrival times, or one for all"
         return Finding("at the recorded rate", f"{CANNOT_TELL} how full the pool gets", CANNOT_TELL, missing)
     window = workload.first(served.WINDOW)
     run = served.serve(window, pool, timed=True)
@@ -202,7 +204,7 @@ def load(workload: Workload, pool: Pool) -> Finding:
     if run.peak_held_share < 0.5:
         text += ": memory does not bind at this rate, so the block size hardly matters to capacity"
     values = {"peak_held_share": run.peak_held_share, "peak_running": run.peak_running}
-    return Finding("at the recorded rate", text, "simulated", _of_run(workload, pool), values)
+    return Finding("at the recorded rate", text, "simulated", _of_run(workload, pool, run), values)
 
 
 def step_time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
@@ -251,10 +253,11 @@ def prefix(workload: Workload, hits: Hits | None, setting: Setting, size: int) -
     return Finding("prefix hits", text, "computed", evidence, values)
 
 
-def _of_run(workload: Workload, pool: Pool) -> str:
+def _of_run(workload: Workload, pool: Pool, *runs: Served) -> str:
     step = pool.step_time
+    cut = "; cut short: the run had too many steps" if any(run.cut_short for run in runs) else ""
     return (
         f"the first {min(len(workload), served.WINDOW):,} requests on the real block manager, {pool.slots:,} "
         f"slots, blocks of {pool.block_size}; a step {step.base / 1e6:.2f} ms + "
-        f"{step.per_token / 1e3:.1f} us a computed token + {step.per_stored} ns a stored one (assumed)"
+        f"{step.per_token / 1e3:.1f} us a computed token + {step.per_stored} ns a stored one (assumed){cut}"
     )

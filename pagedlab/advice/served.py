@@ -17,6 +17,8 @@ from pagedlab.steptime import StepTime
 from pagedlab.workloads import Workload
 
 WINDOW = 5_000
+MAX_STEPS = {False: 2_000_000, True: 500_000}
+"""Steps after which a run is cut short: with all requests waiting, and timed, where each costs time."""
 WATERMARKS = (0.0, 0.01, 0.02, 0.05)
 POLICIES = {
     "paged": "blocks as tokens come",
@@ -66,7 +68,7 @@ def serve(
         block_size=pool.block_size,
         rules=chosen,
         step_time=pool.step_time if timed else None,
-        max_steps=2_000_000,
+        max_steps=MAX_STEPS[timed],
         record=False,
     )
     return _figures(run, pool)

@@ -120,6 +120,18 @@ def test_impossible_requests_are_left_out_with_their_numbers_and_none_that_fits_
         advise(workloads.parse("900000,10\n"), gpu="h100")
 
 
+def test_one_request_that_a_contiguous_piece_cannot_hold_is_told():
+    advice = advise(workloads.parse("300000,10\n"), gpu="h100")
+    assert "0.0 contiguous, next power of two" in advice.finding("other allocation").text
+    assert "(1 never fit)" in advice.finding("other allocation").text
+    assert json.loads(advice.to_json())["block_size"] == advice.block_size
+
+
+@pytest.mark.parametrize("rows", ["1,1\n", "1,1\n" * 3, "10000000,1\n1,1\n" * 2, "5,10000000\n2,1\n"])
+def test_the_least_and_the_longest_requests_are_answered(rows):
+    assert advise(workloads.parse(rows), gpu="h200").block_size >= 16
+
+
 def test_a_log_of_this_model_takes_the_place_of_the_sum():
     log = EngineLog("start.log", tokens=65_536, kv_gib=8.0, per_request=4096, concurrency=16.0, block_size=16)
     advice = advise(SMALL, log=log)
@@ -147,8 +159,9 @@ def test_a_cache_as_large_as_the_trace_finds_all_that_was_seen_before():
 
 def test_the_time_to_answer_does_not_grow_with_the_trace(monkeypatch):
     monkeypatch.setattr(served, "WINDOW", 50)
-    advice = advise(SMALL)
-    assert "the first 50 requests" in advice.finding("preemptions").evidence
+    assert "the first 50 requests" in advise(SMALL).finding("preemptions").evidence
+    monkeypatch.setattr(served, "MAX_STEPS", {False: 10, True: 10})
+    assert "cut short" in advise(SMALL).finding("preemptions").evidence
 
 
 # ---- as text, JSON and a page -------------------------------------------------------------------------
