@@ -27,7 +27,17 @@ from pagedlab.progress import FILE, ProgressError, learner_seed, record_check
 
 __all__ = ["CheckReport", "Finding", "check", "hints", "names"]
 
-_NAMES = ("waste", "allocator", "copy-on-write", "kv-bytes", "token-address")
+_NAMES = (
+    "waste",
+    "allocator",
+    "copy-on-write",
+    "kv-bytes",
+    "token-address",
+    "transactions",
+    "crossover",
+    "block-size",
+    "effective-bandwidth",
+)
 
 
 def names() -> tuple[str, ...]:

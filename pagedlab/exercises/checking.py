@@ -59,7 +59,8 @@ def check_exercise(
         attempt = _attempt(exercise, solution, form_tried, drawn, before)
         if not form or sum(each.right for each in attempt) > sum(each.right for each in tries):
             tries, form = attempt, form_tried
-        if all(each.right or each.outcome.kind == "ended" for each in attempt):
+        known = _recognise(exercise, attempt)
+        if all(each.right or each.outcome.kind == "ended" or n in known for n, each in enumerate(attempt)):
             break
     again = partial(_attempt, exercise, solution, form, before=before)
     return _report(exercise, tries, again)
