@@ -46,11 +46,18 @@ broken = Predict("waste", "And here?", path="broken.json")
 display(question, broken)
 """
 
+ANSWER = """
+from pagedlab.published import Figure
+from pagedlab_widgets import beside
+published = Figure("x", "R", "", {"percent": [5, 20]}, "an H100", "a paper")
+beside(question, 10, "measured", published, "percent")
+"""
+
 
 @pytest.fixture(scope="module")
 def notebook(open_notebook: Callable[..., Notebook], lab: Server) -> Notebook:
     (lab.root / "broken.json").write_text("{oops")
-    return open_notebook("controls.ipynb", CONTROLS, TABLE, PREDICT)
+    return open_notebook("controls.ipynb", CONTROLS, TABLE, PREDICT, ANSWER)
 
 
 # -- names
@@ -158,7 +165,7 @@ def test_a_guess_is_committed_and_kept_and_is_there_after_a_reload(notebook: Not
     expect(form).to_contain_text("Your guess: 42 %")
     notebook.eventually("question.guess", 42.0)
     progress: Path = lab.root / "progress.json"
-    assert json.loads(progress.read_text())["predictions"] == {"waste": 42.0}
+    assert json.loads(progress.read_text())["predictions"]["waste"] == 42.0
 
     notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     notebook.page.reload()
@@ -169,11 +176,31 @@ def test_a_guess_is_committed_and_kept_and_is_there_after_a_reload(notebook: Not
     assert notebook.python("question.guess") == 42.0
 
 
+def test_the_answer_appears_with_the_guess_and_goes_with_it(notebook: Notebook) -> None:
+    form = notebook.cell(2).locator(".pl-predict").first
+    answer = notebook.cell(3).locator(".pl-bar-table")
+    notebook.run_code("question.guess = None")
+    expect(answer).to_contain_text("Commit to a guess above")
+    assert answer.get_by_role("row").count() == 1
+    # Longer than all others: they make room for it.
+    for guess, shares in (("100", [100, 10, 5]), ("5", [25, 50, 25])):
+        notebook.run_code(f"question.guess = {guess}")
+        expect(answer.get_by_role("rowheader")).to_have_count(3)
+        expect(answer.get_by_role("rowheader").first).to_have_text("your guess")
+        expect(answer.get_by_role("row").nth(1)).to_contain_text("off by " + {"100": "90", "5": "5"}[guess])
+        share = "bar => Math.round(100 * bar.offsetWidth / bar.parentElement.offsetWidth)"
+        time.sleep(0.3)  # bars glide to their length
+        assert [bar.evaluate(share) for bar in answer.locator(".pl-segment").all()] == shares
+    form.get_by_role("button", name="Change my guess").click()
+    expect(answer).to_contain_text("Commit to a guess above")
+    notebook.run_code("question.guess = 42")
+
+
 def test_a_guess_can_be_changed(notebook: Notebook, lab: Server) -> None:
     form = notebook.cell(2).locator(".pl-predict").first
     form.get_by_role("button", name="Change my guess").click()
     notebook.eventually("question.guess", None)
-    assert json.loads((lab.root / "progress.json").read_text())["predictions"] == {}
+    assert "waste" not in json.loads((lab.root / "progress.json").read_text())["predictions"]
     field = form.get_by_role("spinbutton")
     expect(field).to_be_focused()
     field.fill("7.5")

@@ -98,6 +98,8 @@ class BarTable(anywidget.AnyWidget):
     status = t.Unicode("").tag(sync=True)
     legend = t.List(t.Dict()).tag(sync=True)
     rows = t.List(t.Dict()).tag(sync=True)
+    guess = t.Dict().tag(sync=True)
+    """Whose answer this is: see `answers`."""
 
     def __init__(
         self,
@@ -131,6 +133,13 @@ class BarTable(anywidget.AnyWidget):
             for name, value in traits.items():
                 self.set_trait(name, value)
 
+    def answers(self, key: str, here: float) -> None:
+        """Show nothing before the reader has committed to the guess of that key, then the guess as well.
+
+        `here` is the value that it is held to. The page does this, so that it works without a kernel too.
+        """
+        self.guess = {"key": key, "here": here, "unit": self._unit, "scale": self._full}
+
     def _drawn(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
         rows = tuple(rows)
         for row in rows:
@@ -147,6 +156,7 @@ class BarTable(anywidget.AnyWidget):
                 f"a bar of {_format.number(longest)} does not fit a scale that ends at "
                 f"{_format.number(scale)}"
             )
+        self._full = scale
         return [
             {
                 "label": row.label,

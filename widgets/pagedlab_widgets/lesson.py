@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import Markdown
 
-from pagedlab import _format, claims, waste
+from pagedlab import claims, waste
 from pagedlab.claims import Verdict
 from pagedlab.published import Figure
 from pagedlab.workloads import Workload
@@ -31,26 +31,20 @@ def beside(guess: Predict, here: float, word: str, figure: Figure, key: str, dev
     """A reader's guess, what came out here, and a range to compare with, one below the other.
 
     `here` is in the unit of the guess and was come by as `word` says, on `device` if one was used; `key`
-    names the range among the figure's values. Nothing is shown before the reader has committed to a guess.
+    names a number or range among the figure's values. Nothing is shown before
+    the reader has committed to a guess.
     """
-    table = BarTable(guess.question, {"value": "value"}, unit=guess.unit, word=word, device=device)
-    low, high = figure.values[key]
-    span = Segment("value", low, f"{low:g} to {high:g} {guess.unit}", low=low, high=high)
-
-    def reveal() -> None:
-        if guess.guess is None:
-            table.show([], caption="Commit to a guess above, and the answer appears here.")
-            return
-        off = _format.significant(abs(guess.guess - here))
-        rows = [
-            Row("your guess", (Segment("value", guess.guess),), f"off by {off}"),
-            Row(f"here ({word})", (Segment("value", here),)),
-            Row(f"to compare ({figure.word})", (span,), f"{figure.conditions}; {figure.citation}"),
-        ]
-        table.show(rows, caption="The thin line spans the range.")
-
-    guess.observe(lambda _: reveal(), "guess")
-    reveal()
+    value = figure.values[key]
+    low, high = value if isinstance(value, list | tuple) else (value, value)
+    text = f"{low:g} {guess.unit}" if low == high else f"{low:g} to {high:g} {guess.unit}"
+    span = Segment("value", low, text, low=low, high=high)
+    rows = [
+        Row(f"here ({word})", (Segment("value", here),)),
+        Row(f"to compare ({figure.word})", (span,), f"{figure.conditions}; {figure.citation}"),
+    ]
+    kinds, caption = {"value": "value"}, "The thin line spans the range."
+    table = BarTable(guess.question, kinds, rows, unit=guess.unit, word=word, device=device, caption=caption)
+    table.answers(guess.key, here)
     return table
 
 

@@ -34,6 +34,7 @@ class Predict(anywidget.AnyWidget):
     _esm = script("predict.js")
     _css = style("theme.css", "predict.css")
 
+    key = t.Unicode().tag(sync=True)
     question = t.Unicode("").tag(sync=True)
     unit = t.Unicode("").tag(sync=True)
     minimum = t.Float(0.0).tag(sync=True)
@@ -57,9 +58,8 @@ class Predict(anywidget.AnyWidget):
             raise ValueError(
                 f"minimum ({minimum}) and maximum ({maximum}) must be finite, and the minimum the smaller"
             )
-        self.key = key
         self._progress = Progress(Path.cwd() / FILE if path is None else path)
-        super().__init__(question=question, unit=unit, minimum=minimum, maximum=maximum)
+        super().__init__(key=key, question=question, unit=unit, minimum=minimum, maximum=maximum)
         self._recall()
         self.observe(self._keep, "guess")
 

@@ -1,15 +1,16 @@
 // A chart that is a table: each row a bar of segments, its numbers as text, a note. A screen reader reads the table;
 // the bars are only another way to look at it. What stays the same is left alone, so a change costs next to nothing.
 
-import { h, setAttributes, setText } from "./dom.js";
+import { guessOf, h, hearGuesses, setAttributes, setText } from "./dom.js";
 
 /**
  * @typedef {{kind: string, label: string}} Kind
  * @typedef {{kind: string, share: number, text: string, low: number | null, high: number | null}} Segment  shares of the full width
  * @typedef {{label: string, segments: Segment[], note: string}} Row
+ * @typedef {{key: string, here: number, unit: string, scale: number}} Asked  whose answer this is; without a key, nobody's
  */
 
-const NONE = "\u2013";
+const NONE = "\u2013", SEALED = "Commit to a guess above, and the answer appears here.";
 
 /** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}, el: HTMLElement}} context */
 function render({ model, el }) {
@@ -25,18 +26,20 @@ function render({ model, el }) {
   const show = () => {
     /** @type {Kind[]} */
     const legend = model.get("legend");
-    /** @type {Row[]} */
-    const rows = model.get("rows");
-    const notes = rows.some((row) => row.note);
+    /** @type {Asked} */
+    const asked = model.get("guess"), guess = asked.key ? guessOf(asked.key) : null;
+    const sealed = Boolean(asked.key) && guess === null;
+    const rows = sealed ? [] : guess === null ? model.get("rows") : withGuess(guess, asked, model.get("rows"), legend[0].kind);
+    const notes = rows.some((/** @type {Row} */ row) => row.note);
     const wanted = JSON.stringify([legend, rows.length, notes, model.get("heading"), model.get("bar_heading")]);
     if (wanted !== shape) {
       shape = wanted;
       head.replaceChildren(headings(model.get("heading"), model.get("bar_heading"), legend, notes));
       body.replaceChildren(...rows.map(() => emptyRow(legend, notes)));
     }
-    rows.forEach((row, i) => fillRow(/** @type {HTMLTableRowElement} */ (body.children[i]), row, legend));
+    rows.forEach((/** @type {Row} */ row, /** @type {number} */ i) => fillRow(/** @type {HTMLTableRowElement} */ (body.children[i]), row, legend));
     setText(title, model.get("title"));
-    setText(about, model.get("caption"));
+    setText(about, sealed ? SEALED : model.get("caption"));
     setText(word, model.get("word"));
     setText(device, model.get("device"));
     setText(status, model.get("status"));
@@ -50,10 +53,33 @@ function render({ model, el }) {
     due = true;
     queueMicrotask(() => { due = false; show(); });
   };
-  const names = ["title", "caption", "word", "device", "status", "legend", "rows", "heading", "bar_heading"].map((name) => `change:${name}`);
+  const names = ["title", "caption", "word", "device", "status", "legend", "rows", "heading", "bar_heading", "guess"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, soon);
+  const deaf = hearGuesses(() => model.get("guess").key && soon());
   show();
-  return () => { for (const name of names) model.off(name, soon); };
+  return () => {
+    deaf();
+    for (const name of names) model.off(name, soon);
+  };
+}
+
+/**
+ * The reader's guess above the rows, on a scale that holds both.
+ * @param {number} guess
+ * @param {Asked} asked
+ * @param {Row[]} rows
+ * @param {string} kind
+ * @returns {Row[]}
+ */
+function withGuess(guess, { here, unit, scale }, rows, kind) {
+  const smaller = Math.min(1, scale / guess || 1);
+  /** @param {number | null} share */
+  const shrink = (share) => share === null ? null : share * smaller;
+  const shrunk = rows.map((row) => ({
+    ...row, segments: row.segments.map((part) => ({ ...part, share: part.share * smaller, low: shrink(part.low), high: shrink(part.high) })),
+  }));
+  const off = Number(Math.abs(guess - here).toPrecision(3)), text = `${guess} ${unit}`.trim();
+  return [{ label: "your guess", segments: [{ kind, share: (guess / scale) * smaller, text, low: null, high: null }], note: `off by ${off}` }, ...shrunk];
 }
 
 /** @param {string} text  for screen readers only */

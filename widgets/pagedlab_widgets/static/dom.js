@@ -148,3 +148,25 @@ export class Saver {
     this.#timer = undefined;
   }
 }
+
+/** Where widgets of one page, each a module of its own, find what the reader guessed. */
+const GUESSES = Symbol.for("pagedlab.guesses");
+
+/** The guesses of this page by key, and who wants to hear of them. @returns {{given: Map<string, number | null>, told: EventTarget}} */
+const guesses = () => /** @type {any} */ (globalThis)[GUESSES] ??= { given: new Map(), told: new EventTarget() };
+
+/** @param {string} key @returns {number | null} */
+export const guessOf = (key) => guesses().given.get(key) ?? null;
+
+/** @param {string} key @param {number | null} value  null: taken back */
+export function tellGuess(key, value) {
+  guesses().given.set(key, value);
+  guesses().told.dispatchEvent(new Event("guess"));
+}
+
+/** @param {() => void} then @returns {() => void}  stop listening */
+export function hearGuesses(then) {
+  const { told } = guesses();
+  told.addEventListener("guess", then);
+  return () => told.removeEventListener("guess", then);
+}

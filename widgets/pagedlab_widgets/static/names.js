@@ -7,7 +7,13 @@ function initialize({ model }) {
   const watched = new WeakSet();
   // A slider writes its own value text whenever it moves; ours is put back in its place.
   const inside = new MutationObserver(() => nameAll());
-  const page = new MutationObserver(() => nameAll());
+  // A control is in the page before it has its mark: watch for both, and look once for all that changed together.
+  let due = false;
+  const page = new MutationObserver(() => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => { due = false; nameAll(); });
+  });
 
   const nameAll = () => {
     for (const [mark, name] of Object.entries(model.get("names"))) {
@@ -20,7 +26,7 @@ function initialize({ model }) {
     }
   };
   model.on("change:names", nameAll);
-  page.observe(document.body, { childList: true, subtree: true });
+  page.observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   nameAll();
   return () => {
     page.disconnect();

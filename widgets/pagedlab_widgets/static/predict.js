@@ -1,10 +1,20 @@
 // A question, a number, a button: the reader commits to a guess before the answer is shown.
 
-import { h, keepKeys, setAttributes, setText } from "./dom.js";
+import { h, keepKeys, setAttributes, setText, tellGuess } from "./dom.js";
 
 let asked = 0;
 
-/** @param {{model: {get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}, el: HTMLElement}} context */
+/** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
+
+/** The answer further down hears of the guess whether or not the question is in sight. @param {{model: Model}} context */
+function initialize({ model }) {
+  const tell = () => tellGuess(model.get("key"), model.get("guess"));
+  model.on("change:guess", tell);
+  tell();
+  return () => model.off("change:guess", tell);
+}
+
+/** @param {{model: Model, el: HTMLElement}} context */
 function render({ model, el }) {
   const id = `pl-predict-${Date.now().toString(36)}-${asked++}`;
   const question = h("label", { class: "pl-question", for: id });
@@ -61,4 +71,4 @@ function render({ model, el }) {
   return () => { for (const name of names) model.off(name, show); };
 }
 
-export default { render };
+export default { initialize, render };
