@@ -54,6 +54,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else significant(value)
 
 
+def count(many: int, noun: str) -> str:
+    """So many of a thing; the noun in the singular.
+
+    >>> count(1, "request"), count(19366, "request")
+    ('1 request', '19,366 requests')
+    """
+    return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
+
+
 def percent(fraction: float) -> str:
     """A share of one, in percent.
 
