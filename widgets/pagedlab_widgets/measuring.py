@@ -1,9 +1,9 @@
-"""Attention over the tables that a widget shows, measured in the background.
+"""Measuring what a widget shows, in the background.
 
 A reader drags a slider over many values; each makes the measurement under way worthless. So a wish waits a
 moment before it is carried out, and only the latest one is: an outdated one ends at its next step and draws
-nothing. The memory that attention reads is one for all widgets of a kernel, and one measurement runs at a
-time: two would time each other.
+nothing. The work is done by the one worker process of the kernel (`worker`); an `Activity` says how far it is
+and lets the reader end it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pagedlab import _format, machine
 from pagedlab.comparison import TOO_NOISY
+from pagedlab.cost import Outdated
 from pagedlab.events import SeqId
 
+from .activity import Activity
 from .bar_table import BarTable, Row, Segment
+from .worker import WORKER, Stopped
 
 if TYPE_CHECKING:
     from pagedlab.comparison import Comparison
-    from pagedlab.cost import AttentionCost, Cost
+    from pagedlab.cost import Cost
 
-_one_at_a_time = threading.Lock()
-_memory: AttentionCost | None = None
+OUT_OF_DATE = "out of date"
 
 
 class TablesShown(NamedTuple):
@@ -36,71 +38,104 @@ class TablesShown(NamedTuple):
     num_tokens: Mapping[SeqId, int]
 
 
+class Chart(Protocol):
+    """What shows a measurement: its `status` says when that is out of date."""
+
+    status: Any
+
+
 class Measuring:
-    """Runs attention over the tables shown, in a thread; only the latest wish counts."""
+    """Runs a task with what `ask` gives for it, and draws the answer; only the latest wish counts.
+
+    `chart` is what `draw` draws on. `ask` is called in another thread.
+    """
 
     WAIT = 0.3
     """Seconds without a change before a measurement starts."""
 
-    def __init__(self, shown: Callable[[], TablesShown], table: BarTable) -> None:
-        self._shown = shown
-        self._table = table
+    def __init__(
+        self,
+        chart: Chart,
+        task: Callable[..., Any],
+        ask: Callable[[], tuple[Any, ...]],
+        draw: Callable[[Any], object],
+    ) -> None:
+        self.activity = Activity(self.cancel)
+        self._chart, self._task, self._ask, self._draw = chart, task, ask, draw
         self._wish = 0
+        self._drawn = False
         self._turn = threading.Lock()  # a wish is not outdated while it draws
 
     def soon(self) -> None:
         """Measure what is shown once the reader has stopped changing it."""
-        wish = self.stop()
-        self._table.status = "measuring ..."
+        wish = self._next_wish("measuring")
         threading.Thread(target=self._later, args=(wish,), daemon=True).start()
 
-    def stop(self) -> int:
-        """Outdate every wish so far; the number of the next one."""
+    def stop(self) -> None:
+        """What was measured, or is being measured, is not what is shown any more."""
+        self._next_wish("")
+
+    def cancel(self) -> None:
+        """The reader does not want to wait."""
+        self._next_wish("")
+        self.activity.end("Cancelled.")
+
+    def now(self) -> Any:
+        """Measure what is shown, and wait for the answer."""
+        wish = self._next_wish("measuring")
+        try:
+            return self._measure(wish)
+        except BaseException as error:
+            self._end(wish, f"Not measured: {str(error) or 'interrupted'}")
+            raise
+
+    def _next_wish(self, doing: str) -> int:
         with self._turn:
             self._wish += 1
+            if self._drawn:
+                self._chart.status = OUT_OF_DATE
+            if doing:
+                self.activity.begin(doing)
+            else:
+                self.activity.end()
             return self._wish
-
-    def now(self) -> Cost:
-        """Measure what is shown, and wait for the result."""
-        return self._measure(self.stop())
 
     def _later(self, wish: int) -> None:
         time.sleep(self.WAIT)
         try:
-            self._measure(wish)
+            if wish == self._wish:
+                self._measure(wish)
+        except (Outdated, Stopped):
+            self._end(wish)
         except Exception as error:  # in a thread nobody would see it
+            self._end(wish, f"Not measured: {error}")
+
+    def _measure(self, wish: int) -> Any:
+        def outdated() -> bool:
+            return wish != self._wish
+
+        def progress(done: int, of: int) -> None:
             with self._turn:
-                if wish == self._wish:
-                    self._table.status = f"not measured: {error}"
+                if not outdated():
+                    self.activity.progress(done, of)
 
-    def _measure(self, wish: int) -> Cost:
-        from pagedlab.cost import Outdated  # brings torch
+        answer = WORKER.run(self._task, *self._ask(), should_stop=outdated, progress=progress)
+        with self._turn:
+            if not outdated():
+                self._draw(answer)
+                self._drawn = True
+                self._chart.status = ""
+                self.activity.end()
+        return answer
 
-        with _one_at_a_time:
-            if wish != self._wish:
-                raise Outdated("another measurement was asked for meanwhile")
-            shown = self._shown()
-            cost = _memory_of(shown.num_slots).measure(
-                shown.tables, shown.num_tokens, shown.block_size, should_stop=lambda: wish != self._wish
-            )
+    def _end(self, wish: int, message: str = "") -> None:
         with self._turn:
             if wish == self._wish:
-                _draw(self._table, cost)
-        return cost
+                self.activity.end(message)
 
 
-def _memory_of(num_slots: int) -> AttentionCost:
-    """The pool that attention reads: made when first needed, and anew when its size changes."""
-    global _memory
-    from pagedlab.cost import AttentionCost
-
-    if _memory is None or _memory.num_slots != num_slots:
-        _memory = None  # the old one goes before the new one comes
-        _memory = AttentionCost(num_slots)
-    return _memory
-
-
-def _draw(table: BarTable, cost: Cost) -> None:
+def draw_cost(table: BarTable, cost: Cost) -> None:
+    """The two sides of a cost, with what their times say."""
     comparison = cost.comparison
     rows = []
     for timing in comparison.timings:
@@ -108,20 +143,20 @@ def _draw(table: BarTable, cost: Cost) -> None:
         ms = [1e3 * value for value in (spread.median, spread.q1, spread.q3)]
         notes = [timing.layout]
         if timing.name != comparison.baseline:
-            notes.append(_reading(comparison, timing.name))
+            notes.append(reading(comparison, timing.name))
         if timing.bytes_per_second:
             notes.append(f"{_format.significant(timing.bytes_per_second / 1e9)} GB/s")
         rows.append(Row(timing.name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
-    table.show(rows, word="measured", device=comparison.device, status="", caption=_caption(cost))
+    table.show(rows, word="measured", device=comparison.device, caption=_caption(cost))
 
 
-def _reading(comparison: Comparison, name: str) -> str:
+def reading(comparison: Comparison, name: str) -> str:
     """What the times say, if they say anything."""
-    reading = comparison.difference(name)
-    if reading == TOO_NOISY:
-        return f"{reading}: this machine is busy, measure again"
+    says = comparison.difference(name)
+    if says == TOO_NOISY:
+        return f"{says}: this machine is busy, measure again"
     ratio = _format.significant(comparison.ratio(name).median)
-    return f"{ratio} x the twin (median of rounds): {reading}"
+    return f"{ratio} x the twin (median of rounds): {says}"
 
 
 def _caption(cost: Cost) -> str:
@@ -130,8 +165,9 @@ def _caption(cost: Cost) -> str:
     largest_cache = max(machine.caches().values(), default=0)
     if cost.bytes_read <= largest_cache:
         read += f", which fits into this CPU's cache of {_format.size(largest_cache)}"
+    sequences, tokens = _format.count(cost.sequences, "sequence"), _format.count(cost.tokens, "token")
     return (
-        f"{cost.sequences} sequences, {cost.tokens:,} tokens, one layer of {cost.heads}: {read}. "
+        f"{sequences}, {tokens}, one layer of {cost.heads}: {read}. "
         f"{cost.backend} kernel, {comparison.rounds} rounds, noise floor "
         f"{_format.percent(comparison.noise_floor)}; the two answers differ by {cost.difference:.1g} at most."
     )

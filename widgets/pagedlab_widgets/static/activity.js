@@ -1,0 +1,37 @@
+// One line about work in the background: what, how far, and a button that ends it.
+
+import { h, keepKeys, setAttributes, setText } from "./dom.js";
+import { wasGone, whenGone } from "./gone.js";
+
+const GONE = "The kernel that computed this has stopped: run the cell again to go on.";
+
+/** @param {{model: any, el: HTMLElement}} context */
+function render({ model, el }) {
+  const says = h("span", { class: "pl-says", role: "status", "aria-live": "polite" });
+  const bar = h("progress", { "aria-label": "Progress" });
+  const cancel = h("button", { type: "button" }, "Cancel");
+  el.classList.add("pl-widget", "pl-activity");
+  el.replaceChildren(bar, says, cancel);
+  keepKeys(el);
+  cancel.addEventListener("click", () => model.send("cancel"));
+
+  let gone = wasGone(el);
+  const show = () => {
+    const text = model.get("text"), of = model.get("of"), works = Boolean(text) && !gone;
+    setText(says, gone ? GONE : text ? `${text} …` : model.get("message"));
+    setAttributes(bar, of ? { max: of, value: model.get("done") } : { max: null, value: null });
+    bar.hidden = cancel.hidden = !works;
+    setAttributes(el, { "data-state": gone ? "gone" : works ? "working" : "idle" });
+  };
+  const changed = () => { gone = false; show(); };
+  const events = ["change:text", "change:message", "change:done", "change:of"];
+  for (const event of events) model.on(event, changed);
+  const stop = whenGone(model, () => { gone = true; show(); });
+  show();
+  return () => {
+    stop();
+    for (const event of events) model.off(event, changed);
+  };
+}
+
+export default { render };

@@ -1,0 +1,23 @@
+// Whether the kernel behind a widget is still the one that made it.
+
+/**
+ * Call `then` when it is not any more: restarted, crashed, shut down. JupyterLab tells widgets of a restart that
+ * somebody asked for; of a crash only the kernel itself tells.
+ * @param {any} model
+ * @param {() => void} then
+ * @returns {() => void}  stop watching
+ */
+export function whenGone(model, then) {
+  const status = model.widget_manager?.kernel?.statusChanged;
+  /** @param {unknown} _ @param {string} now */
+  const watch = (_, now) => { if (["restarting", "autorestarting", "dead"].includes(now)) then(); };
+  status?.connect(watch);
+  model.on("comm_live_update", then);
+  return () => {
+    status?.disconnect(watch);
+    model.off("comm_live_update", then);
+  };
+}
+
+/** In a notebook opened without the kernel that it was saved with. @param {Element} el */
+export const wasGone = (el) => el.classList.contains("jupyter-widgets-disconnected");
