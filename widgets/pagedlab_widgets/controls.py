@@ -6,39 +6,59 @@ They need the kernel, so they are ipywidgets; what only replays is native inputs
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import ipywidgets
 import traitlets as t
 
-from pagedlab import workloads
+from pagedlab import _format, workloads
+from pagedlab.overhead import BLOCK_SIZES
 from pagedlab.workloads import Workload
 
 from .names import named
+from .upload import Upload
 
-BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 POOLS = tuple(2**k for k in range(12, 19))  # 4,096 to 262,144 slots
 _WIDE: dict[str, Any] = {"style": {"description_width": "initial"}, "layout": {"width": "310px"}}
 
 
+def choice_slider(
+    name: str, options: Sequence[int], value: int, description: str, spoken: str
+) -> ipywidgets.SelectionSlider:
+    """A slider over some whole numbers, called `spoken`; ValueError for a value that is none of them."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
+    shown = [(f"{option:,}", option) for option in options]
+    slider = ipywidgets.SelectionSlider(options=shown, value=value, description=description, **_WIDE)
+    return named(slider, spoken)
+
+
+def choice_list(
+    name: str, options: Sequence[Any], value: Any, description: str, spoken: str
+) -> ipywidgets.Dropdown:
+    """A drop-down of some texts, or of (text, value) pairs; ValueError for a value that is none of them."""
+    values = [option[1] if isinstance(option, tuple) else option for option in options]
+    if value not in values:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, values))}, got {value!r}")
+    return named(ipywidgets.Dropdown(options=options, value=value, description=description, **_WIDE), spoken)
+
+
 def block_size_slider(value: int) -> ipywidgets.SelectionSlider:
     """One of `BLOCK_SIZES`."""
-    slider = ipywidgets.SelectionSlider(
-        options=BLOCK_SIZES, value=value, description="Block size (tokens)", **_WIDE
-    )
-    return named(slider, "Block size in tokens")
+    return choice_slider("block_size", BLOCK_SIZES, value, "Block size (tokens)", "Block size in tokens")
 
 
 def pool_slider(value: int) -> ipywidgets.SelectionSlider:
     """One of `POOLS`."""
-    options = [(f"{slots:,}", slots) for slots in POOLS]
-    slider = ipywidgets.SelectionSlider(options=options, value=value, description="Pool (tokens)", **_WIDE)
-    return named(slider, "Pool size in tokens")
+    return choice_slider("num_slots", POOLS, value, "Pool (tokens)", "Pool size in tokens")
 
 
 def spread_slider(value: float) -> ipywidgets.FloatSlider:
     """What `Workload.with_spread` takes, 0 to 2."""
+    if not 0 <= value <= 2:
+        raise ValueError(f"spread must be 0 to 2, got {value!r}")
     slider = ipywidgets.FloatSlider(
         value=value,
         min=0,
@@ -71,53 +91,58 @@ class WorkloadChooser(ipywidgets.HBox):
     chosen = t.Instance(Workload)
 
     def __init__(self, workload: str | Path | Workload) -> None:
-        name, self.chosen = _named_workload(workload)
+        name, self.chosen = _labelled(workload)
         self._given = {} if name in workloads.names() else {name: self.chosen}
         self.names = named(
             ipywidgets.Dropdown(options=self._options(), value=name, description="Workload", **_WIDE),
             "Workload",
         )
-        self.file = ipywidgets.FileUpload(
-            accept=".csv", description="Your trace (.csv)", multiple=False, layout={"width": "max-content"}
+        self.file = Upload(
+            "Your trace (.csv)", take=self.take, refuse=self.say, accept=".csv,.jsonl,.json,.txt"
         )
         self.message = ipywidgets.HTML()
         super().__init__([self.names, self.file, self.message], layout={"flex_flow": "row wrap"})
         self.names.observe(self._choose, "value")
-        self.file.observe(self._take_file, "value")
 
     def _options(self) -> list[str]:
         return [*self._given, *workloads.names()]
 
     def _choose(self, change: dict[str, Any]) -> None:
         name = change["new"]
+        self.say("")
         self.chosen = self._given[name] if name in self._given else workloads.named(name)
 
-    def _take_file(self, change: dict[str, Any]) -> None:
-        if not change["new"]:
-            return
-        upload = change["new"][0]
+    def take(self, name: str, content: bytes) -> None:
+        """Look at a trace that the reader gave, called by the name of its file."""
         try:
-            text = bytes(upload["content"]).decode("utf-8", "replace")
-            workload = workloads.parse(text, upload["name"])
+            workload = workloads.parse(content.decode("utf-8", "replace"), name)
         except workloads.WorkloadError as error:
             self.say(f"Not read, nothing was changed: {error}")
             return
-        self.say(f"{len(workload):,} requests read from {workload.name}")
-        self._given[workload.name] = workload
+        label = _label(name)
+        self._given[label] = workload
         self.names.unobserve(self._choose, "value")  # new options choose the first of them, for a moment
         self.names.options = self._options()
-        self.names.value = workload.name
+        self.names.value = label
         self.names.observe(self._choose, "value")
+        self.say(f"{_format.count(len(workload), 'request')} read from {name}.")
         self.chosen = workload
 
-    def say(self, text: str) -> None:
-        """Show text that may come from a file: as text, neither markup nor mathematics."""
-        self.message.value = html.escape(text).replace("$", "&#36;")
+    def say(self, text: str, *, more: bool = False) -> None:
+        """Show text that may come from a file: as text, neither markup nor mathematics; with `more` after
+        what was said."""
+        text = html.escape(text).replace("$", "&#36;")
+        self.message.value = f"{self.message.value} {text}" if more else text
 
 
-def _named_workload(workload: str | Path | Workload) -> tuple[str, Workload]:
-    """The name to choose it by, and the workload."""
+def _labelled(workload: str | Path | Workload) -> tuple[str, Workload]:
+    """What it is called in the list, and the workload."""
     if isinstance(workload, str) and workload in workloads.names():
         return workload, workloads.named(workload)
     loaded = workload if isinstance(workload, Workload) else workloads.load(workload)
-    return loaded.name, loaded
+    return _label(loaded.name), loaded
+
+
+def _label(name: str) -> str:
+    """What the reader's own is called in the list: never like one that comes with the package."""
+    return f"{name} (your own)" if name in workloads.names() else name
