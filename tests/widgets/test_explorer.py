@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-from datetime import datetime
 
 import numpy as np
 import pytest
 
-from pagedlab import BlockManager, serving, waste, workloads
+from pagedlab import BlockManager, moment, serving, waste, workloads
 from pagedlab.contiguous import ContiguousManager
 from pagedlab.extents import FirstFit
 from pagedlab_widgets import FragmentationExplorer, contiguous_trace, paged_trace
@@ -89,8 +88,13 @@ def test_a_long_workload_gets_a_pool_that_holds_its_longest_request():
 
 
 def _upload(explorer, content, name="mine.csv"):
-    file = {"name": name, "type": "text/csv", "size": len(content), "content": memoryview(content)}
-    explorer.chooser.file.value = (file | {"last_modified": datetime(2026, 1, 1)},)
+    """As the page sends a file: its name, then the pieces that are asked for."""
+    upload, asked = explorer.chooser.file, []
+    upload.send = lambda message: asked.append(message["want"])
+    upload.receive({"name": name, "size": len(content)}, [])
+    while asked[-1] is not None:
+        upload.receive({"at": asked[-1]}, [memoryview(content[asked[-1] : asked[-1] + upload.piece])])
+    return asked
 
 
 def test_an_uploaded_trace_is_looked_at(explorer):
@@ -102,6 +106,24 @@ def test_an_uploaded_trace_is_looked_at(explorer):
     assert len(explorer.requests) == 2
     _upload(explorer, b"num_prefill_tokens,num_decode_tokens\n5,5\n")  # edited, and uploaded again
     assert explorer.requests.prompt.tolist() == [5]
+
+
+def test_a_file_travels_in_pieces_and_a_huge_one_is_refused_before_it_does(explorer):
+    explorer.chooser.file.piece = 1_000
+    rows = b"input_length,output_length\n" + b"7,5\n" * 1_000
+    assert _upload(explorer, rows) == [0, 1_000, 2_000, 3_000, 4_000, None]
+    assert len(explorer.requests) == 1_000
+    explorer.chooser.file.receive({"name": "huge.csv", "size": 300 * 2**20}, [])
+    assert explorer.chooser.message.value == "huge.csv has 300 MiB; at most 256 MiB are read."
+    assert len(explorer.requests) == 1_000
+
+
+def test_a_file_named_like_a_workload_of_the_package_does_not_replace_it(explorer):
+    _upload(explorer, b"input_length,output_length\n5,5\n", name="uniform")
+    assert explorer.chooser.names.value == "uniform (your own)" and len(explorer.requests) == 1
+    assert "1 request read" in explorer.chooser.message.value
+    explorer.chooser.names.value = "uniform"
+    assert len(explorer.requests) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -119,6 +141,7 @@ def test_a_file_that_is_no_trace_changes_nothing(explorer, content, words):
 
 def test_what_a_file_says_is_neither_markup_nor_mathematics(explorer):
     _upload(explorer, b"input_length,output_length\n5,5\n", name="<b>$\\href{x}{y}$</b>.csv")
+    assert "&lt;b&gt;" in explorer.chooser.message.value
     assert "<b>" not in explorer.chooser.message.value and "$" not in explorer.chooser.message.value
 
 
@@ -138,10 +161,77 @@ def test_the_measured_tables_are_those_on_the_map():
 
 def test_nothing_to_measure_is_said_not_raised():
     explorer = FragmentationExplorer(workloads.parse("input_length,output_length\n900000,5\n"), measure=False)
-    assert explorer.map.frames == 0 and "1 refused" in explorer.pool_use.rows[0]["note"]
+    assert explorer.map.frames == 0 and "1 request refused" in explorer.pool_use.rows[0]["note"]
     with pytest.raises(ValueError, match="no sequence stores a token"):
         explorer.measure()
     explorer.close()
+
+
+def test_the_moment_names_the_requests_that_hold_what_stores_nothing(explorer):
+    assert explorer.moment.rows == []
+    explorer.explain.value = True
+    explorer.map.frame = 100
+    texts = explorer.holders.value.split("</p>")
+    for played, row, text in zip(explorer._played, explorer.moment.rows, texts, strict=False):
+        run, steps = played.run, played.run.steps
+        shown = {segment["kind"]: segment["value"] for segment in row["segments"]}
+        assert shown["internal"] == steps.internal[100] and sum(shown.values()) == 16_384
+        assert row["note"] == f"{steps.running[100]:,} running"
+        held = moment.holders(run, 100)
+        assert sum(holder.wasted for holder in held) == steps.held[100] - steps.stored[100]
+        assert f"Most of them: request {held[0].request} {held[0]}" in text
+        assert f"{steps.waiting[100]:,} requests waiting" in text
+    assert "empty in its last block" in texts[0] and "never needed" in texts[2]
+    assert "holes too small" in texts[1]
+    explorer.map.frame = 101
+    assert explorer.moment.title == "The pool at step 101"
+
+
+def test_every_policy_is_on_one_axis_of_time_and_the_charts_slider_is_the_maps(explorer):
+    assert [line["name"] for line in explorer.running.lines] == ["paged", "power of two", "longest"]
+    for line, played in zip(explorer.running.lines, explorer._played, strict=True):
+        assert line["y"] == played.run.steps.running.tolist()
+    assert explorer.running.timeline == explorer.map.timeline
+
+
+def test_an_interrupted_redraw_shows_no_run_that_was_cut(explorer, monkeypatch):
+    before = explorer.map.traces, explorer.waste.rows, explorer.pool_use.rows
+    whole = serving.simulate
+
+    def cut(*arguments, **limits):
+        run = whole(*arguments, **limits)
+        run.stopped = "interrupted"
+        return run
+
+    monkeypatch.setattr(serving, "simulate", cut)
+    for control, value in ((explorer.block_size, 64), (explorer.pool, 65_536), (explorer.spread, 0.5)):
+        control.value = value
+        assert "Interrupted" in explorer.chooser.message.value
+        assert (explorer.map.traces, explorer.waste.rows, explorer.pool_use.rows) == before
+    with pytest.raises(KeyboardInterrupt):
+        FragmentationExplorer("uniform", measure=False)
+
+
+def test_of_a_long_trace_the_first_requests_are_served_and_that_is_said():
+    many = workloads.named("uniform", requests=50_000)
+    explorer = FragmentationExplorer(many, measure=False)
+    assert len(explorer.run.workload) == 20_000 and len(explorer.requests) == 50_000
+    assert "the first 20,000 of 50,000 requests" in explorer.pool_use.caption
+    assert "50,000 requests" in explorer.waste.caption
+    explorer.close()
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"block_size": 3}, "block_size must be one of 1, 2, 4, 8, 16, 32, 64, 128, 256, got 3"),
+        ({"num_slots": 5_000}, "num_slots must be one of 4096, .*, got 5000"),
+        ({"spread": 3}, "spread must be 0 to 2, got 3"),
+    ],
+)
+def test_a_value_that_a_slider_lacks_is_refused(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        FragmentationExplorer("uniform", measure=False, **wrong)
 
 
 def test_a_shared_block_is_drawn_shared_and_owned_by_who_had_it_first():

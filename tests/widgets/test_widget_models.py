@@ -60,7 +60,7 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are() -> None:
     import pagedlab_widgets
 
     assert "BlockMap" in dir(pagedlab_widgets)
-    with pytest.raises(AttributeError, match="it has AccessibleNames, BarTable"):
+    with pytest.raises(AttributeError, match="it has AccessibleNames, A"):
         _ = pagedlab_widgets.BlockMaps  # type: ignore[attr-defined]
 
 

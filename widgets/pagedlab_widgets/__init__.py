@@ -8,6 +8,7 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 `Trace`           one run, in the form in which it travels to the browser
 `TraceBuilder`    builds a `Trace`, write by write
 `BarTable`        a chart that is a table: bars, numbers and notes, row by row (of `Row` and `Segment`)
+`LineChart`       lines over one axis, read out at any place (of `Axis`, `Line` and `Wall`)
 `named`           gives an ipywidgets control a name that screen readers say, and its arrow keys back
 `Predict`         asks for a number before the answer is shown, and keeps it
 `paged_trace`     the event log of a block manager as a `Trace`; `contiguous_trace` likewise
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .advice import AdviceView
     from .bar_table import BarTable, Row, Segment
     from .block_map import BlockMap
+    from .chart import Axis, Line, LineChart, Wall
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
@@ -40,15 +42,19 @@ if TYPE_CHECKING:
 _HOME = {
     "AccessibleNames": "names",
     "AdviceView": "advice",
+    "Axis": "chart",
     "BarTable": "bar_table",
     "BlockMap": "block_map",
     "FragmentationExplorer": "explorer",
     "Counts": "trace",
+    "Line": "chart",
+    "LineChart": "chart",
     "Predict": "predict",
     "Row": "bar_table",
     "Segment": "bar_table",
     "Trace": "trace",
     "TraceBuilder": "trace",
+    "Wall": "chart",
     "beside": "lesson",
     "card": "lesson",
     "contiguous_trace": "encode",
@@ -61,15 +67,19 @@ _HOME = {
 __all__ = [
     "AccessibleNames",
     "AdviceView",
+    "Axis",
     "BarTable",
     "BlockMap",
     "Counts",
     "FragmentationExplorer",
+    "Line",
+    "LineChart",
     "Predict",
     "Row",
     "Segment",
     "Trace",
     "TraceBuilder",
+    "Wall",
     "beside",
     "card",
     "contiguous_trace",

@@ -3,6 +3,8 @@
     controls     need the kernel: workload, file, block size, pool, spread of lengths
     waste        computed: a formula over every request at once
     map          simulated: a window of the run, under three policies, on one timeline
+    running      simulated: requests at once over the same steps; its slider and the map's are one
+    moment       simulated: the pools at the step on the map; `holders` names who holds what stores nothing
     cost         measured: attention over exactly the tables now shown, and its twin
     pool_use     simulated: where the pool's slots went in that window, and how many requests ran at once
 
@@ -12,49 +14,41 @@ whenever the tables shown change. What only replays (play, step, scrub) asks not
 
 from __future__ import annotations
 
+import html
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
-from pagedlab import _format, serving, waste
-from pagedlab.serving import Run
+from pagedlab import _format, overhead, waste
+from pagedlab.serving import Rules, Run
 from pagedlab.workloads import Workload
 
 from .bar_table import BarTable, Row, Segment
 from .block_map import BlockMap
+from .chart import Axis, Line, LineChart
 from .controls import WorkloadChooser, block_size_slider, pool_slider, roomy_pool, spread_slider
-from .encode import contiguous_trace, paged_trace
-from .measuring import Measuring, TablesShown
-from .trace import MAX_BLOCKS, Trace
+from .measuring import Measuring, TablesShown, draw_cost
+from .played import CELL, LABELS, POOL_KINDS, Played, explained, play_contiguous, play_paged, simulated
+from .trace import MAX_BLOCKS
 
 if TYPE_CHECKING:
     from pagedlab.cost import Cost
 
-CELL = 16
-"""Slots in one cell of a contiguous pool's picture."""
-WINDOW_STEPS, WINDOW_EVENTS = 400, 8_000
-_LABELS = {"paged": "paged", "power-of-two": "power of two", "reserve": "longest"}
+_AS_WIDE = {"width": "max-content", "padding": "0 12px"}
+WINDOW_STEPS, WINDOW_EVENTS, WINDOW_REQUESTS = 400, 8_000, 20_000
 _KINDS = ("stored", "reserved", "internal")
-_POOL_KINDS = (*_KINDS, "external", "free")
-
-
-class _Played(NamedTuple):
-    """One run, its picture, and the pool that was asked for: a map may have to cut it."""
-
-    run: Run
-    trace: Trace
-    num_slots: int
 
 
 class FragmentationExplorer(ipywidgets.VBox):
     """Drag the block size and see where the memory of a workload goes.
 
     `workload` is the name of one that comes with the package, the path of a CSV file of requests, or a
-    `Workload`. `block_size` and `num_slots` are values of their sliders; without `num_slots` the pool is
-    one that holds the longest request. With `measure=False` attention is run by `measure()` alone.
+    `Workload`. `block_size`, `num_slots` and `spread` are values of their sliders; without `num_slots` the
+    pool is one that holds the longest request. With `measure=False` attention is run by `measure()` alone.
 
-    Raises what `workloads.load` and `workloads.named` raise.
+    Raises `ValueError` for a value that a slider lacks, and what `workloads.load` and `named` raise.
 
     >>> explorer = FragmentationExplorer("uniform", num_slots=4096, measure=False)
     >>> explorer.block_size.value = 256
@@ -73,25 +67,47 @@ class FragmentationExplorer(ipywidgets.VBox):
     ) -> None:
         self.chooser = WorkloadChooser(workload)
         self.block_size = block_size_slider(block_size)
-        self.pool = pool_slider(num_slots or roomy_pool(self.chooser.chosen))
+        self.pool = pool_slider(roomy_pool(self.chooser.chosen) if num_slots is None else num_slots)
         self.spread = spread_slider(spread)
         self.waste = _percentages("Memory held, over all requests and all their steps", _KINDS, "computed")
         self.map = BlockMap(word="simulated")
-        self.pool_use = _percentages("The pool, mean over the steps shown", _POOL_KINDS, "simulated")
+        self.running = LineChart(
+            "Requests at once",
+            Axis("step"),
+            Axis("running"),
+            word="simulated",
+            timeline=self.map.timeline,
+        )
+        self.explain = ipywidgets.ToggleButton(description="Explain this moment", layout=_AS_WIDE)
+        self.moment = BarTable("", {kind: kind for kind in POOL_KINDS}, word="simulated")
+        self.holders = ipywidgets.HTML()
+        self.pool_use = _percentages("The pool, mean over the steps shown", POOL_KINDS, "simulated")
         self.cost = BarTable(
             "One decode step over the tables shown", {"time": "median"}, unit="ms", word="measured"
         )
         self.measure_again = ipywidgets.Button(description="Measure again")
-        self._measuring = Measuring(self.tables_shown, self.cost)
+        self._measuring = Measuring(self.cost, overhead.decode, self._to_measure, self._draw_cost)
         self._measures = measure
         self._redraw_all()
         self.map.frame = self.map.frames // 2
         self._observe()
-        sliders = ipywidgets.HBox([self.block_size, self.pool, self.spread], layout={"flex_flow": "row wrap"})
+        row = {"flex_flow": "row wrap"}
         super().__init__(
-            [self.chooser, sliders, self.waste, self.map, self.cost, self.measure_again, self.pool_use]
+            [
+                self.chooser,
+                ipywidgets.HBox([self.block_size, self.pool, self.spread], layout=row),
+                self.waste,
+                self.map,
+                self.running,
+                self.explain,
+                self.moment,
+                self.holders,
+                self.cost,
+                ipywidgets.HBox([self.measure_again, self._measuring.activity], layout=row),
+                self.pool_use,
+            ]
         )
-        self._measure_soon()
+        self._look_at_step()
 
     # ---- asking ------------------------------------------------------------------------------
 
@@ -121,7 +137,8 @@ class FragmentationExplorer(ipywidgets.VBox):
 
         Raises `ValueError` when no sequence stores a token at the step shown.
         """
-        return self._measuring.now()
+        cost: Cost = self._measuring.now()
+        return cost
 
     def close(self) -> None:
         """Stop measuring, and close the widget."""
@@ -132,102 +149,139 @@ class FragmentationExplorer(ipywidgets.VBox):
     # ---- changing ----------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        self.chooser.observe(lambda _: self._take_workload(), "chosen")
-        self.block_size.observe(lambda _: self._redraw_paged(), "value")
-        self.pool.observe(lambda _: self._redraw_all(), "value")
-        self.spread.observe(lambda _: self._redraw_all(), "value")
-        self.map.observe(lambda _: self._measure_soon(), "frame")
+        self.chooser.observe(self._redrawing(self._take_workload), "chosen")
+        self.block_size.observe(self._redrawing(self._redraw_paged), "value")
+        self.pool.observe(self._redrawing(self._redraw_all), "value")
+        self.spread.observe(self._redrawing(self._redraw_all), "value")
+        self.map.observe(lambda _: self._look_at_step(), "frame")
+        self.explain.observe(lambda _: self._draw_moment(), "value")
         self.measure_again.on_click(lambda _: self._measuring.soon())
+
+    def _redrawing(self, redraw: Callable[[], None]) -> Callable[[Any], None]:
+        """What a control calls: an interrupt leaves the pictures as they were, and says so."""
+
+        def changed(_: Any) -> None:
+            try:
+                redraw()
+            except KeyboardInterrupt:
+                self._draw_waste(self._requests, self.run.manager.block_size)
+                self.chooser.say("Interrupted: the pictures still show what was set before.")
+
+        return changed
 
     def _take_workload(self) -> None:
         pool = roomy_pool(self.chooser.chosen)
         if pool == self.pool.value:
             self._redraw_all()
         else:
-            self.chooser.say(f"The pool is {pool:,} tokens now, so that the longest request fits.")
+            self.chooser.say(f"The pool is {pool:,} tokens now, so that the longest request fits.", more=True)
             self.pool.value = pool  # redraws
 
     def _redraw_all(self) -> None:
         """New requests or a new pool: every run, every figure."""
         self._measuring.stop()
-        self._requests = self.chooser.chosen.with_spread(self.spread.value)
-        slots = self.pool.value
-        probe = serving.simulate(
-            self._requests,
-            num_slots=slots,
-            block_size=CELL,
-            max_steps=WINDOW_STEPS,
-            max_events=WINDOW_EVENTS,
+        requests, slots = self.chooser.chosen.with_spread(self.spread.value), self.pool.value
+        served = requests.first(WINDOW_REQUESTS)
+        probe = simulated(
+            served, num_slots=slots, block_size=CELL, max_steps=WINDOW_STEPS, max_events=WINDOW_EVENTS
         )
-        self._steps = max(1, len(probe.steps))
-        self._contiguous = [self._play_contiguous(policy, slots) for policy in ("power-of-two", "reserve")]
-        self._redraw_paged()
+        steps = max(1, len(probe.steps))
+        longest = Rules(reserved=int(requests.stored.max()))
+        contiguous = [
+            play_contiguous(served, policy, slots, steps, rules)
+            for policy, rules in (("power-of-two", None), ("reserve", longest))
+        ]
+        self._show(requests, contiguous, play_paged(served, self.block_size.value, slots, steps), steps)
 
     def _redraw_paged(self) -> None:
         """A new block size: the contiguous runs stay as they are."""
         self._measuring.stop()
-        block_size = self.block_size.value
-        self._draw_waste(block_size)  # first: it is on the screen while the run is still simulated
-        slots = min(self.pool.value, MAX_BLOCKS * block_size)
-        self._paged = self._play_paged(slots, block_size)
-        self.map.show(self._paged.trace, *(played.trace for played in self._contiguous))
-        self._draw_pool_use(slots)
-        self._measure_soon()
-
-    def _play_paged(self, slots: int, block_size: int) -> _Played:
-        run = serving.simulate(self._requests, num_slots=slots, block_size=block_size, max_steps=self._steps)
-        trace = paged_trace(
-            run.events,
-            num_blocks=slots // block_size,
-            block_size=block_size,
-            label=f"paged, blocks of {block_size}",
-            name=_request,
+        self._draw_waste(self._requests, self.block_size.value)  # first: on the screen during the simulation
+        paged = play_paged(
+            self._requests.first(WINDOW_REQUESTS), self.block_size.value, self.pool.value, self._steps
         )
-        return _Played(run, trace, self.pool.value)
+        self._show(self._requests, self._contiguous, paged, self._steps)
 
-    def _play_contiguous(self, policy: str, slots: int) -> _Played:
-        run = serving.simulate(self._requests, policy, num_slots=slots, max_steps=self._steps)
-        label = f"{_LABELS[policy]}, cells of {CELL}"
-        trace = contiguous_trace(run.events, num_slots=slots, cell_size=CELL, label=label, name=_request)
-        return _Played(run, trace, self.pool.value)
+    def _show(self, requests: Workload, contiguous: list[Played], paged: Played, steps: int) -> None:
+        self._requests, self._contiguous, self._paged, self._steps = requests, contiguous, paged, steps
+        self._draw_waste(requests, paged.run.manager.block_size)
+        self.map.show(paged.trace, *(played.trace for played in contiguous))
+        self._draw_running()
+        self._draw_pool_use()
+        self._look_at_step()
 
-    def _measure_soon(self) -> None:
+    def _look_at_step(self) -> None:
+        self._draw_moment()
         if self._measures:
             self._measuring.soon()
+        else:
+            self._measuring.stop()
+
+    def _to_measure(self) -> tuple[Any, ...]:
+        slots, block_size, tables, num_tokens = self.tables_shown()
+        return tables, num_tokens, block_size, "HND", slots, None
 
     # ---- drawing -----------------------------------------------------------------------------
 
-    def _draw_waste(self, block_size: int) -> None:
+    @property
+    def _played(self) -> tuple[Played, ...]:
+        return self._paged, *self._contiguous
+
+    def _draw_waste(self, requests: Workload, block_size: int) -> None:
         rows = []
-        for policy, footprint in _footprints(self._requests, block_size).items():
+        for policy, footprint in _footprints(requests, block_size).items():
             slots = {"stored": footprint.stored, **footprint.waste._asdict()}
             segments = tuple(Segment(kind, 100 * slots[kind] / footprint.held) for kind in _KINDS)
-            rows.append(
-                Row(
-                    _LABELS[policy], segments, f"{_format.significant(100 * footprint.wasted_share)} % wasted"
-                )
-            )
-        requests = self._requests
-        self.waste.show(rows, caption=f"{len(requests):,} requests, {requests.origin}: {requests.source}.")
+            wasted = f"{_format.significant(100 * footprint.wasted_share)} % wasted"
+            rows.append(Row(LABELS[policy], segments, wasted))
+        count = _format.count(len(requests), "request")
+        self.waste.show(rows, caption=f"{count}, {requests.origin}: {requests.source}.")
 
-    def _draw_pool_use(self, paged_slots: int) -> None:
+    def _draw_running(self) -> None:
+        lines = [
+            Line(played.label, range(len(played.run.steps)), played.run.steps.running.tolist())
+            for played in self._played
+        ]
+        self.running.show(lines)
+
+    def _draw_moment(self) -> None:
+        """The step on the map: what the pools hold, and who holds what stores nothing."""
+        for shown in (self.moment, self.holders):
+            shown.layout.display = "" if self.explain.value else "none"
+        if not self.explain.value:
+            self.holders.value = ""
+            return
+        step = self.map.frame
+        there = [played for played in self._played if step < len(played.run.steps)]
         rows = []
-        for run in (self._paged.run, *(played.run for played in self._contiguous)):
-            pool = paged_slots if run.policy == "paged" else self.pool.value
-            slots = {kind: sum(getattr(run.steps, kind)) for kind in _POOL_KINDS[:-1]}
-            everything = pool * max(1, len(run.steps))
+        for played in there:
+            slots = played.pool_at(step)
+            segments = tuple(Segment(kind, slots[kind]) for kind in POOL_KINDS)
+            rows.append(Row(played.label, segments, f"{played.run.steps.running[step]:,} running"))
+        self.moment.show(rows, title=f"The pool at step {step}")
+        self.holders.value = "".join(f"<p>{html.escape(explained(played, step))}</p>" for played in there)
+
+    def _draw_pool_use(self) -> None:
+        rows = []
+        for played in self._played:
+            run = played.run
+            slots = {kind: sum(getattr(run.steps, kind)) for kind in POOL_KINDS[:-1]}
+            everything = played.slots * max(1, len(run.steps))
             slots["free"] = everything - sum(slots.values())
-            segments = tuple(Segment(kind, 100 * slots[kind] / everything) for kind in _POOL_KINDS)
-            rows.append(Row(_LABELS[run.policy], segments, _running(run)))
+            segments = tuple(Segment(kind, 100 * slots[kind] / everything) for kind in POOL_KINDS)
+            rows.append(Row(played.label, segments, _running(run)))
         caption = (
             f"Steps 1 to {self._steps} of the run, every request waiting from the start; "
             "running: requests in the pool at once."
         )
-        if paged_slots < self.pool.value:
-            caption += (
-                f" The paged pool is cut to {paged_slots:,} slots: a map shows {MAX_BLOCKS:,} blocks at most."
-            )
+        if len(self._requests) > WINDOW_REQUESTS:
+            caption += f" Served are the first {WINDOW_REQUESTS:,} of {len(self._requests):,} requests."
+        if (cut := self._paged.slots) < self._paged.num_slots:
+            caption += f" The paged pool is cut to {cut:,} slots: a map shows {MAX_BLOCKS:,} blocks at most."
         self.pool_use.show(rows, caption=caption)
+
+    def _draw_cost(self, cost: Cost) -> None:
+        draw_cost(self.cost, cost)
 
 
 def _percentages(title: str, kinds: tuple[str, ...], word: str) -> BarTable:
@@ -243,9 +297,8 @@ def _footprints(requests: Workload, block_size: int) -> dict[str, waste.Footprin
 
 
 def _running(run: Run) -> str:
-    text = f"{run.steps.mean('running'):.1f} running"
+    steps = run.steps
+    if not len(steps):
+        return f"{_format.count(run.refused, 'request')} refused: larger than the pool"
+    text = f"{steps.mean('running'):.1f} running, {steps.running.max():,} at most"
     return f"{text}; {run.refused:,} refused: larger than the pool" if run.refused else text
-
-
-def _request(seq_id: object) -> str:
-    return f"request {seq_id}"
