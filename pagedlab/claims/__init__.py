@@ -13,6 +13,9 @@ which conditions, on which device, beside what others published.
 from __future__ import annotations
 
 import builtins
+import json
+from functools import cache
+from importlib.resources import files
 
 from pagedlab.claims import (
     access_pattern,
@@ -35,7 +38,7 @@ from pagedlab.claims import (
 )
 from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 
-__all__ = ["Chart", "Claim", "Line", "Measurement", "Outcome", "Verdict", "all", "get"]
+__all__ = ["Chart", "Claim", "Line", "Measurement", "Outcome", "Verdict", "all", "get", "recordings"]
 
 _CLAIMS = (
     indirection.CLAIM,
@@ -61,6 +64,20 @@ _CLAIMS = (
 def all() -> builtins.list[Claim]:  # noqa: A001  (the contract's name)
     """Every claim, in the order of the chapter."""
     return list(_CLAIMS)
+
+
+@cache
+def recordings(id: str) -> tuple[Verdict, ...]:
+    """Verdicts on that claim from other machines, as they were kept: what was measured there is recorded.
+
+    Each file of `data/recorded/claims` is what `pagedlab claims --json` printed there.
+    """
+    folder = files("pagedlab") / "data" / "recorded" / "claims"
+    if not folder.is_dir():
+        return ()
+    kept = [json.loads(file.read_text(encoding="utf-8")) for file in folder.iterdir()]
+    rows = [row for run in kept for row in run["verdicts"] if row["claim"] == id]
+    return tuple(Verdict.from_dict(row).recorded() for row in rows)
 
 
 def get(id: str) -> Claim:

@@ -41,12 +41,13 @@ def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
     conditions = [_what_halving_leaves(shares, [workload.name for workload in spread])]
     if any(small >= large for row in shares for small, large in zip(row, row[1:], strict=False)):
         outcome = Outcome.FAILS_HERE
-        conditions.append("on some workload a smaller block wastes no less")
+        conditions.insert(0, "on some workload a smaller block wastes no less")
     elif no_gain:
         outcome = Outcome.HOLDS_WHEN
-        conditions.append(
-            f"lengths must be spread: on {alike.name!r}, blocks of {no_gain[-1][1]} waste no more than "
-            f"blocks of {no_gain[0][0]}"
+        small, large = no_gain[0][0], no_gain[-1][1]
+        conditions.insert(
+            0,
+            f"lengths are spread: on {alike.name!r}, blocks of {large} waste no more than blocks of {small}",
         )
     else:
         outcome = Outcome.HOLDS
@@ -70,7 +71,7 @@ def _what_halving_leaves(shares: Sequence[Sequence[float]], names: Sequence[str]
     if not left:
         return "no workload here wastes anything at any block size"
     least, most = min(left), max(left)
-    return f"halving the block leaves {least:.0%} to {most:.0%} of its waste, on {', '.join(names)}"
+    return f"halving the block leaves {least:.0%} to {most:.0%} of its waste, on {len(names)} workload(s)"
 
 
 def _measurements(shares: Sequence[Sequence[float]]) -> tuple[Measurement, ...]:

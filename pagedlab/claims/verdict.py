@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from pagedlab import published
 from pagedlab._format import number, significant
@@ -14,6 +14,9 @@ from pagedlab.published import Figure
 
 ARITHMETIC = "none, this is arithmetic"
 SIMULATION = "none, this is a simulation"
+
+
+Number = TypeVar("Number", "Measurement", "Line")
 
 
 class Outcome(Enum):
@@ -106,24 +109,25 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Verdict:
-        """A verdict kept as JSON, without its records; what was measured then is *recorded* now."""
-        measured = [Measurement(**row) for row in plain["measured"]]
-        chart = plain.get("chart")
+        """A verdict that was kept as JSON, without its records."""
+        chart = plain["chart"]
         if chart:
-            lines = [
-                Line(line["name"], tuple(map(tuple, line["points"])), _recorded(line["word"]))
-                for line in chart["lines"]
-            ]
+            lines = (Line(**{**line, "points": tuple(map(tuple, line["points"]))}) for line in chart["lines"])
             chart = Chart(**{**chart, "lines": tuple(lines)})
         return cls(
             plain["claim"],
             Outcome(plain["outcome"]),
             tuple(plain["conditions"]),
-            tuple(Measurement(**{**asdict(row), "word": _recorded(row.word)}) for row in measured),
+            tuple(Measurement(**row) for row in plain["measured"]),
             figures(*plain["published"]),
             plain["device"],
             chart,
         )
+
+    def recorded(self) -> Verdict:
+        """The same, kept from another run: what was measured then is *recorded* now."""
+        chart = self.chart and replace(self.chart, lines=tuple(map(_recorded, self.chart.lines)))
+        return replace(self, measured=tuple(map(_recorded, self.measured)), chart=chart)
 
 
 @dataclass(frozen=True)
@@ -144,5 +148,5 @@ def figures(*ids: str) -> tuple[Figure, ...]:
     return tuple(map(published.figure, ids))
 
 
-def _recorded(word: str) -> str:
-    return "recorded" if word == "measured" else word
+def _recorded(number: Number) -> Number:
+    return replace(number, word="recorded") if number.word == "measured" else number

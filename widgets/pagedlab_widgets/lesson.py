@@ -53,6 +53,9 @@ def card(verdict: Verdict) -> Markdown:
     lines = [f"**Claim:** {claims.get(verdict.claim).says}.", ""]
     lines += [f"**Verdict: {verdict.outcome.value}**", ""]
     lines += [f"- {condition}" for condition in verdict.conditions]
+    if verdict.outcome is claims.Outcome.NOT_MEASURABLE:
+        kept = claims.recordings(verdict.claim)
+        lines += [f"- *recorded* on {old.device}: {old.outcome.value}: {old.conditions[0]}" for old in kept]
     lines += ["", "| what | value | |", "|---|---:|---|"]
     lines += [f"| {m.what} | {m.text} | *{m.word}* |" for m in verdict.measured]
     lines += ["", *(f"> {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
