@@ -218,8 +218,8 @@ def _steps(plan: Plan, rank: int, word: Word, device: torch.device) -> Iterator[
         if whole is not None:
             expected = whole.run(step)
             record["error"] = float((outputs[: len(expected)] - expected).abs().max())
-            if plan.show_tables:
-                record["tables"] = {name: row.table for name, row in step.rows.items()}
+        if plan.show_tables:
+            record["tables"] = {name: row.table for name, row in step.rows.items()}
         yield record
 
 

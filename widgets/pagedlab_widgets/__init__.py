@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .lesson import beside, card, source, waste_curve
     from .names import AccessibleNames, named
     from .predict import Predict
+    from .ranks_view import RanksView
     from .trace import Counts, Trace, TraceBuilder
 
 _HOME = {
@@ -50,6 +51,7 @@ _HOME = {
     "Line": "chart",
     "LineChart": "chart",
     "Predict": "predict",
+    "RanksView": "ranks_view",
     "Row": "bar_table",
     "Segment": "bar_table",
     "Trace": "trace",
@@ -75,6 +77,7 @@ __all__ = [
     "Line",
     "LineChart",
     "Predict",
+    "RanksView",
     "Row",
     "Segment",
     "Trace",
