@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from pagedlab.parallel.cost import MessageCost, message_cost
+from pagedlab.parallel.cost import MessageCost, RunCost, message_cost, run_cost
 from pagedlab.parallel.launch import Ending, Outcome, Ranks, run
 from pagedlab.parallel.plan import FAULTS, METHODS, Fault, Plan
 from pagedlab.parallel.shards import Shard, shard
@@ -41,6 +41,7 @@ __all__ = [
     "Plan",
     "Ranks",
     "Row",
+    "RunCost",
     "Shard",
     "Step",
     "decode_difference",
@@ -50,5 +51,6 @@ __all__ = [
     "encode_full",
     "message_cost",
     "run",
+    "run_cost",
     "shard",
 ]

@@ -220,6 +220,7 @@ def _steps(plan: Plan, rank: int, word: Word, device: torch.device) -> Iterator[
             record["error"] = float((outputs[: len(expected)] - expected).abs().max())
         if plan.show_tables:
             record["tables"] = {name: row.table for name, row in step.rows.items()}
+            record["tokens"] = {name: row.stop for name, row in step.rows.items()}
         yield record
 
 

@@ -155,8 +155,9 @@ class RanksView(ipywidgets.VBox):
             if ending is not None and ending.culprit is not None:
                 self.picture.culprit = ending.culprit
                 self.picture.frame = max(0, len(self.picture.frames) - 1)
-            if ending is not None and ending.complete:
-                self.picture.summary = _summary(outcome)
+            elif ending is not None:
+                self.picture.summary = _summary(outcome) if ending.complete else ""
+                self.picture.frame = _where_tables_part(self.picture.frames)
 
 
 def _choice(name: str, options: tuple[Any, ...], value: Any) -> ipywidgets.Dropdown:
@@ -187,10 +188,19 @@ def _frames(outcome: Outcome) -> list[dict[str, Any]]:
         frame["error"] = record.get("error", frame["error"])
         frame["ranks"][str(record["rank"])] = {
             "tables": record.get("tables", {}),
+            "tokens": record.get("tokens", {}),
             "digest": record["digest"][:6],
             "waited_us": round(1e6 * record["waited_s"]),
         }
     return [frames[step] for step in sorted(frames)]
+
+
+def _where_tables_part(frames: list[dict[str, Any]]) -> int:
+    """The first step after which the ranks hold different tables; the first of all when there is none."""
+    for number, frame in enumerate(frames):
+        if len({rank["digest"] for rank in frame["ranks"].values()}) > 1:
+            return number
+    return 0
 
 
 def _how_it_ended(outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ import { grouped } from "./words.js";
 const WIDE = 560, HIGH = 56; // of the two curves, in drawing units
 
 /**
- * @typedef {{tables: Record<string, number[]>, digest: string, waited_us: number}} RankStep
+ * @typedef {{tables: Record<string, number[]>, tokens: Record<string, number>, digest: string, waited_us: number}} RankStep
  * @typedef {{step: number, bytes: number, error: number | null, ranks: Record<string, RankStep>}} Frame
  * @typedef {{rank: number, kv_heads: [number, number], copies: number, pool: number}} Shard
  * @typedef {{get(name: string): any, set(name: string, value: unknown): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model
@@ -87,14 +87,15 @@ export const parted = (frame) => Object.keys(frame.ranks).filter((rank) => frame
  * @param {boolean} broken
  */
 function card(shard, frame, heads, broken) {
-  const mine = frame?.ranks[shard.rank], truth = frame?.ranks["0"]?.tables ?? {};
+  const mine = frame?.ranks[shard.rank], truth = frame?.ranks["0"];
   const differs = !!frame && parted(frame).includes(String(shard.rank));
   const [first, past] = shard.kv_heads, held = past - first;
   const state = broken ? "broken" : !frame ? "waiting" : !mine ? "gone" : differs ? "other tables" : "in step";
   const boxes = h("span", { class: "pl-heads", role: "img", "aria-label": `holds KV head${held > 1 ? "s" : ""} ${first}${held > 1 ? ` to ${past - 1}` : ""} of ${heads}` },
     ...Array.from({ length: heads }, (_, head) => h("i", { class: head >= first && head < past ? "pl-held" : "" })));
   const rows = Object.entries(mine?.tables ?? {}).map(([name, table]) => h("li", {}, h("bdi", { class: "pl-seq" }, name),
-    ...table.map((block, at) => h("span", { class: truth[name]?.[at] === block ? "pl-entry" : "pl-entry pl-differs" }, String(block)))));
+    h("span", { class: truth?.tokens[name] === mine?.tokens[name] ? "pl-note" : "pl-note pl-differs" }, `${mine?.tokens[name]} tokens`),
+    ...table.map((block, at) => h("span", { class: truth?.tables[name]?.[at] === block ? "pl-entry" : "pl-entry pl-differs" }, String(block)))));
   const message = shard.rank === 0 ? "decides" : frame?.bytes ? `← ${grouped(frame.bytes)} B` : "no message";
   return h("section", { class: "pl-rank", role: "listitem", "data-rank": shard.rank, "data-state": state },
     h("header", {}, h("strong", {}, `rank ${shard.rank}`), boxes, h("span", { class: "pl-state" }, broken ? "✕ broken" : state)),

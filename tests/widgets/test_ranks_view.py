@@ -1,0 +1,51 @@
+"""The view of several ranks, without a page: what a run leaves in it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch.distributed")
+
+from pagedlab.parallel import Fault, Plan
+from pagedlab_widgets import RanksView
+
+
+def test_a_sound_run_shows_every_step_of_every_rank():
+    view = RanksView(Plan(ranks=2, steps=8))
+    outcome = view.run()
+    picture = view.picture
+    assert outcome is view.outcome and outcome.ending.complete
+    assert [frame["step"] for frame in picture.frames] == list(range(8))
+    assert all(set(frame["ranks"]) == {"0", "1"} and frame["bytes"] > 0 for frame in picture.frames)
+    assert all(frame["ranks"]["1"]["tables"] == frame["ranks"]["0"]["tables"] for frame in picture.frames)
+    assert "the same tables on every rank" in picture.status
+    assert "(measured" in picture.summary
+    assert not view.start_button.disabled and view.stop_button.disabled
+
+
+def test_an_unchecked_fault_is_shown_where_the_tables_part():
+    view = RanksView(Plan(ranks=2, steps=12, method="full", detect=False, fault=Fault("drop", 1, 4)))
+    view.run()
+    parted = view.picture.frames[view.picture.frame]
+    assert view.picture.frame == 4
+    assert parted["ranks"]["0"]["tokens"] != parted["ranks"]["1"]["tokens"]
+    assert "nothing reported" in view.picture.status
+
+
+def test_a_checked_fault_names_the_rank():
+    view = RanksView(Plan(ranks=2, steps=12, fault=Fault("drop", 1, 4)))
+    view.run()
+    assert view.picture.culprit == 1
+    assert "rank 1, step 4" in view.picture.status and view.picture.summary == ""
+
+
+def test_choices_that_cannot_run_are_told_in_the_view():
+    view = RanksView(Plan(ranks=2, steps=6))
+    view._choose_fault.value = "diverge"
+    view.start()
+    assert view.picture.status.startswith("Cannot run: 'diverge' needs a replica")
+    with pytest.raises(ValueError, match="diverge"):
+        view.run()
+    view._choose_method.value = "replicas"
+    assert view.plan.fault == Fault("diverge", 1, 2)
+    assert not view.start_button.disabled
