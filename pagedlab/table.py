@@ -15,20 +15,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagedlab_kernels import CSRTable
+from pagedlab_kernels.ids import check_range, integers
 
 
 def padded_table(tables: Sequence[Sequence[int]]) -> np.ndarray:
     """Tables as one int32 array `[num_seqs, max_blocks]`, short rows padded with 0.
+
+    Raises `TypeError` for an id that is no integer, `IndexError` for one that an int32 cannot hold.
 
     >>> padded_table([(7, 2, 5), (3,), (0, 4)])
     array([[7, 2, 5],
            [3, 0, 0],
            [0, 4, 0]], dtype=int32)
     """
-    width = max((len(table) for table in tables), default=0)
-    padded = np.zeros((len(tables), width), dtype=np.int32)
-    for row, table in zip(padded, tables, strict=True):
-        row[: len(table)] = table
+    rows = _rows(tables)
+    padded = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int32)
+    for entries, row in zip(padded, rows, strict=True):
+        entries[: len(row)] = row
     return padded
 
 
@@ -37,7 +40,8 @@ def csr_table(tables: Sequence[Sequence[int]], seq_lens: Sequence[int], block_si
 
     Each row is cut to the blocks that its length takes: blocks held ahead have no tokens yet.
     `last_page_len` is the number of tokens in each sequence's last block, 1 to `block_size`, and 0
-    only for an empty sequence. Raises `ValueError` when a table has too few blocks for its length.
+    only for an empty sequence. Raises `ValueError` when a table has too few blocks for its length, and for
+    ids as `padded_table` does.
     Source: FlashInfer's page table layout.
 
     >>> csr_table([(7, 2), (3,)], [17, 16], block_size=16).last_page_len
@@ -47,21 +51,29 @@ def csr_table(tables: Sequence[Sequence[int]], seq_lens: Sequence[int], block_si
         raise ValueError(f"{len(tables)} tables, but {len(seq_lens)} sequence lengths")
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, got {block_size}")
+    lengths = integers(seq_lens, "seq_lens").astype(np.int32)
     rows = []
-    for number, (table, length) in enumerate(zip(tables, seq_lens, strict=True)):
+    for number, (row, length) in enumerate(zip(_rows(tables), lengths.tolist(), strict=True)):
         needed = -(-length // block_size)
         if length < 0:
             raise ValueError(f"sequence {number}: a length must not be negative, got {length}")
-        if len(table) < needed:
+        if len(row) < needed:
             raise ValueError(
                 f"sequence {number}: {length} tokens take {needed} blocks of {block_size}, its table has "
-                f"{len(table)}"
+                f"{len(row)}"
             )
-        rows.append(table[:needed])
-    lengths = np.asarray(seq_lens, dtype=np.int32)
+        rows.append(row[:needed])
     last = np.where(lengths > 0, (lengths - 1) % block_size + 1, 0)
     return CSRTable(
         indptr=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32),
-        indices=np.asarray([block for row in rows for block in row], dtype=np.int32),
+        indices=np.concatenate([np.empty(0, np.int32), *rows]),
         last_page_len=last.astype(np.int32),
     )
+
+
+def _rows(tables: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Each table as an int32 array."""
+    rows = [integers(table, f"table {number}") for number, table in enumerate(tables)]
+    for number, row in enumerate(rows):
+        check_range(row, f"table {number}: block", -(2**31), 2**31)
+    return [row.astype(np.int32) for row in rows]

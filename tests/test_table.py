@@ -49,3 +49,23 @@ def test_blocks_held_ahead_are_not_in_a_csr_table():
 def test_a_table_too_short_for_its_length_is_refused(tables, lengths, block_size, words):
     with pytest.raises(ValueError, match=words):
         csr_table(tables, lengths, block_size)
+
+
+@pytest.mark.parametrize(
+    "table, error, words",
+    [
+        ([1.5], TypeError, "table 1 must be a flat sequence of integers"),
+        ([[1]], ValueError, "table 1 must be a flat sequence of integers"),
+        ([2**31], IndexError, "table 1: block 2147483648 is outside"),
+    ],
+)
+def test_ids_are_never_rounded_or_cut_off(table, error, words):
+    with pytest.raises(error, match=words):
+        padded_table([(0,), table])
+    with pytest.raises(error, match=words):
+        csr_table([(0,), table], [1, 1], 1)
+
+
+def test_lengths_are_integers():
+    with pytest.raises(TypeError, match="seq_lens must be a flat sequence of integers"):
+        csr_table([(0,)], [1.5], 1)

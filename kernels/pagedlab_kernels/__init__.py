@@ -1,11 +1,14 @@
-"""Attention over tensors and tables of integers, for one new token per sequence (decode).
+"""Attention over tensors and tables of integers: decode and prefill, and the cache that they read.
 
 The package knows nothing of sequences, requests or pools: whoever calls it brings a query, a cache and a
 block table. Importing it costs nothing; torch, numba and triton wait until a kernel is called.
 
-    attention   the two public calls and how one is carried out
+    attention   the four public calls and how one is carried out
+    writing     new tokens into their slots, and copies of blocks
+    quantised   int8 and fp8: rounding into them, and how far off the numbers come back
     csr         the compressed form of a block table
-    checks      every rule that an argument must obey, and the error when it does not
+    ids         blocks and slots as they come from outside
+    checks, check_tables            every rule that an argument must obey, and the error when it does not
     call        what a backend receives once the rules hold
     backends    who can serve here, who cannot and why; the one place that chooses
     reference   torch, reads like the equation
@@ -15,8 +18,38 @@ block table. Importing it costs nothing; torch, numba and triton wait until a ke
 
 from __future__ import annotations
 
-from .attention import contiguous_attention, paged_attention
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .attention import contiguous_attention, contiguous_prefill, paged_attention, paged_prefill
 from .backends import Backend, backends
 from .csr import CSRTable
 
-__all__ = ["Backend", "CSRTable", "backends", "contiguous_attention", "paged_attention"]
+if TYPE_CHECKING:
+    from .quantised import Error, dequantise, error_against, quantise
+    from .writing import copy_blocks, write_kv
+
+__all__ = [
+    "Backend",
+    "CSRTable",
+    "Error",
+    "backends",
+    "contiguous_attention",
+    "contiguous_prefill",
+    "copy_blocks",
+    "dequantise",
+    "error_against",
+    "paged_attention",
+    "paged_prefill",
+    "quantise",
+    "write_kv",
+]
+
+_LATER = dict.fromkeys(("Error", "dequantise", "error_against", "quantise"), "quantised")
+_LATER |= dict.fromkeys(("copy_blocks", "write_kv"), "writing")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:  # these bring torch
+        return getattr(import_module(f".{_LATER[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

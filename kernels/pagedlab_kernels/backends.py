@@ -1,7 +1,7 @@
 """Who can serve a call on this machine, who cannot and why; and the one place that chooses.
 
 A backend is a module with two functions: `refusal(call)` says why it cannot serve a call, or None, and
-`decode(call)` serves it. Whether it runs here at all is found out in this file, once per process.
+`attend(call)` serves it. Whether it runs here at all is found out in this file, once per process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .call import DecodeCall
+    from .call import AttentionCall
 
 _MODULES = {"triton": "triton_launch", "cpu": "cpu", "reference": "reference"}
 _FASTEST_FIRST = {"cuda": ("triton", "reference"), "cpu": ("cpu", "reference")}  # by the tensors' device
@@ -43,7 +43,7 @@ def backends() -> tuple[Backend, ...]:
     return tuple(probe() for probe in _PROBES.values())
 
 
-def choose(name: str, call: DecodeCall) -> ModuleType:
+def choose(name: str, call: AttentionCall) -> ModuleType:
     """Return the module of the named backend, or for "auto" of the fastest that can serve the call.
 
     Raises ValueError for an unknown name, and with the reason when the named backend cannot serve the call.

@@ -1,8 +1,8 @@
-"""What a backend receives: one decode call whose arguments were already checked.
+"""What a backend receives: one attention call whose arguments were already checked.
 
-Both public calls arrive in one form, because a contiguous cache *is* a cache of blocks: one per sequence, as
-long as the longest, and found without a table. So a backend has one code path, and the twin differs from the
-paged kernel in the look-up and in nothing else.
+All public calls arrive in one form. A contiguous cache *is* a cache of blocks: one per sequence, as long as
+the longest, and found without a table. And a decode *is* a prefill of one token for each sequence. So a
+backend has one code path, and the twin differs from the paged kernel in the look-up and in nothing else.
 """
 
 from __future__ import annotations
@@ -37,26 +37,34 @@ class BlockTable:
 
 
 @dataclass(frozen=True)
-class DecodeCall:
-    """One query token per sequence against everything that the sequence has cached."""
+class AttentionCall:
+    """The newest tokens of each sequence against all that it has cached, themselves included."""
 
-    query: Tensor  # [seqs, q_heads, head_dim]
+    query: Tensor  # [tokens, q_heads, head_dim]
     key: Tensor  # [blocks, block_size, kv_heads, head_dim], any strides, head_dim dense
-    value: Tensor  # the same
-    seq_lens: Tensor  # int32 [seqs]
+    value: Tensor  # [blocks, block_size, kv_heads, value_dim], the same
+    seq_lens: Tensor  # int32 [seqs], the new tokens included
+    query_starts: Tensor | None  # int32 [seqs + 1]: whose tokens `query` holds; None, decode: one each
     table: BlockTable | None  # None: contiguous, sequence i is block i
-    scale: float
+    scale: float  # of the scores
     window: int | None  # tokens that a query sees, itself included
     softcap: float | None
     num_splits: int | None
+    value_scale: float = 1.0  # of the values; with a scale of one number for K, that is already in `scale`
+    key_scales: Tensor | None = None  # float32 [blocks, block_size, kv_heads], any strides
+    value_scales: Tensor | None = None
 
     @property
     def num_seqs(self) -> int:
-        return self.query.shape[0]
+        return self.seq_lens.shape[0]
 
     @property
     def head_dim(self) -> int:
         return self.query.shape[2]
+
+    @property
+    def value_dim(self) -> int:
+        return self.value.shape[3]
 
     @property
     def block_size(self) -> int:
@@ -76,6 +84,21 @@ class DecodeCall:
         """How many tokens a query sees at most: its window, or more than any sequence has."""
         return self.window or LONGEST
 
+    @property
+    def paged(self) -> bool:
+        return self.table is not None
+
+    def query_bounds(self) -> Tensor:
+        """Where the query tokens of each sequence begin and the last ones end: int64 `[seqs + 1]`."""
+        if self.query_starts is not None:
+            return self.query_starts.long()
+        return torch.arange(self.num_seqs + 1, device=self.query.device)
+
     def first_visible(self) -> Tensor:
-        """The first position that each query sees, 0 or the left edge of its window: int64 `[seqs]`."""
-        return (self.seq_lens.long() - self.reach).clamp(min=0)
+        """The first position that a query of each sequence sees: int64 `[seqs]`.
+
+        The queries are the newest tokens, and the first of them sees furthest back: to the left edge of its
+        window, or to 0.
+        """
+        first_query = self.seq_lens.long() - self.query_bounds().diff()
+        return (first_query + 1 - self.reach).clamp(min=0)

@@ -1,8 +1,8 @@
 """Every rule that the arguments of a kernel must obey, and the error that says which one was broken.
 
 Compiled code follows any address it is given, so nothing reaches it unchecked. What shapes and dtypes tell is
-checked on every call. What has to be read from the table and the lengths costs a pass over them (on a GPU
-also a wait for the device), so a caller who has done it once may pass `check=False`.
+checked on every call, here. What has to be read from tables and lengths is in `check_tables`: it costs a pass
+over them, so a caller who has done it once may pass `check=False`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import LONGEST, BlockTable, DecodeCall
-from .csr import CSRTable
+from . import check_tables
+from .call import LONGEST, AttentionCall
+from .quantised import LARGEST
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 MAX_SPLITS = 128
+SCALES = "[blocks, block_size, kv_heads]"
 
 
 @dataclass(frozen=True)
 class Options:
-    """The numbers that both public calls take, as they were given."""
+    """What all public calls take besides tensors, as it was given."""
 
     scale: Any
     window: Any
@@ -40,86 +42,139 @@ def paged_call(
     value_cache: Any,
     block_tables: Any,
     seq_lens: Any,
+    cu_seqlens_q: Any,
     options: Options,
     *,
     check: bool,
-) -> DecodeCall:
-    """Check the arguments of `paged_attention` and describe them."""
-    layout = "[blocks, block_size, kv_heads, head_dim]"
-    _check_tensors(query, {"key_cache": key_cache, "value_cache": value_cache}, layout, seq_lens)
+) -> AttentionCall:
+    """Check the arguments of a call over a paged cache and describe them; a decode has no `cu_seqlens_q`."""
+    caches = {"key_cache": key_cache, "value_cache": value_cache}
+    _check_tensors(query, caches, "[blocks, block_size, kv_heads, head_dim]", seq_lens, cu_seqlens_q)
     if key_cache.shape[1] < 1:
         raise ValueError(f"key_cache must have a block_size of at least 1, got shape {_shape(key_cache)}")
-    table = _block_table(block_tables, query)
-    call = DecodeCall(query, key_cache, value_cache, seq_lens, table, **_numbers(options, query.shape[2]))
+    table = check_tables.block_table(block_tables, seq_lens)
+    numbers = _numbers(options, caches, query)
+    call = AttentionCall(query, key_cache, value_cache, seq_lens, cu_seqlens_q, table, **numbers)
     if check:
-        _check_lengths(seq_lens)
-        if isinstance(block_tables, CSRTable):
-            _check_csr(table, block_tables, seq_lens, call.block_size)
-        _check_ids(call, table)
+        check_tables.check_lengths(call)
+        check_tables.check_entries(call, table, block_tables)
     return call
 
 
 def contiguous_call(
-    query: Any, keys: Any, values: Any, seq_lens: Any, options: Options, *, check: bool
-) -> DecodeCall:
-    """Check the arguments of `contiguous_attention` and describe them."""
-    layout = "[seqs, max_len, kv_heads, head_dim]"
-    _check_tensors(query, {"keys": keys, "values": values}, layout, seq_lens)
-    if len(keys) != len(query):
-        raise ValueError(f"keys must hold one row per sequence of query, {len(query)}, got {len(keys)}")
-    call = DecodeCall(query, keys, values, seq_lens, None, **_numbers(options, query.shape[2]))
+    query: Any, keys: Any, values: Any, seq_lens: Any, cu_seqlens_q: Any, options: Options, *, check: bool
+) -> AttentionCall:
+    """Check the arguments of a call over contiguous rows and describe them."""
+    caches = {"keys": keys, "values": values}
+    _check_tensors(query, caches, "[seqs, max_len, kv_heads, head_dim]", seq_lens, cu_seqlens_q)
+    if len(keys) != len(seq_lens):
+        raise ValueError(f"keys must hold one row per sequence, {len(seq_lens)}, got {len(keys)}")
+    numbers = _numbers(options, caches, query)
+    call = AttentionCall(query, keys, values, seq_lens, cu_seqlens_q, None, **numbers)
     if check:
-        _check_lengths(seq_lens)
-        if (seq := _first(seq_lens > call.block_size)) is not None:
-            raise ValueError(
-                f"seq_lens[{seq}] = {int(seq_lens[seq])}, but a row of keys has room for {call.block_size}"
-            )
+        check_tables.check_lengths(call)
+        check_tables.check_room(call)
     return call
 
 
-# -- What shapes, dtypes and plain numbers tell.
+def check_cache(name: str, cache: Any, like: Tensor | None) -> None:
+    """The rules for a cache that is written to; `like` is the cache of K beside it."""
+    _check_tensor(name, cache, 4, "[blocks, block_size, kv_heads, head_dim]")
+    if cache.dtype not in (*DTYPES, *LARGEST):
+        raise TypeError(f"{name} must be one of {_listed((*DTYPES, *LARGEST))}, got {cache.dtype}")
+    if cache.shape[1] < 1:
+        raise ValueError(f"{name} must have a block_size of at least 1, got shape {_shape(cache)}")
+    if like is not None:
+        _check_twin(name, cache, "key_cache", like)
 
 
-def _check_tensors(query: Any, caches: dict[str, Any], layout: str, seq_lens: Any) -> None:
-    _check_tensor("query", query, 3, "[seqs, q_heads, head_dim]")
+def check_scale(name: str, scale: Any, cache_name: str, cache: Tensor) -> float | Tensor | None:
+    """The scale that belongs to a cache: one number, one for each token and head, or none."""
+    if cache.dtype not in LARGEST:
+        if scale is not None:
+            raise ValueError(f"{name} is for quantised caches, {cache_name} is {cache.dtype}: leave it None")
+        return None
+    if scale is None:
+        raise ValueError(f"{name} must be given for {cache.dtype}: a number, or a float32 tensor {SCALES}")
+    if not isinstance(scale, Tensor):
+        return _positive(name, scale, least=1e-30, most=1e30)
+    if scale.dtype != torch.float32:
+        raise TypeError(f"{name} must be float32, got {scale.dtype}")
+    if scale.shape != cache.shape[:3]:
+        raise ValueError(
+            f"{name} must be a number or {SCALES}, {_shape(cache)[:3]} as {cache_name}, got {_shape(scale)}"
+        )
+    if scale.device != cache.device:
+        raise ValueError(f"{name} must be on {cache.device} as {cache_name}, got {scale.device}")
+    return scale
+
+
+def _check_tensors(query: Any, caches: dict[str, Any], layout: str, seq_lens: Any, cu_seqlens_q: Any) -> None:
+    """What shapes, dtypes, strides and devices tell."""
+    decode = cu_seqlens_q is None
+    rows = "seqs" if decode else "tokens"
+    _check_tensor("query", query, 3, f"[{rows}, q_heads, head_dim]")
     for name, cache in caches.items():
         _check_tensor(name, cache, 4, layout)
     _check_tensor("seq_lens", seq_lens, 1, "[seqs]")
-    _check_int32("seq_lens", seq_lens)
+    check_tables.check_int32("seq_lens", seq_lens)
     if query.dtype not in DTYPES:
-        raise TypeError(f"query must be one of {', '.join(map(str, DTYPES))}, got {query.dtype}")
-    if len(seq_lens) != len(query):
+        raise TypeError(f"query must be one of {_listed(DTYPES)}, got {query.dtype}")
+    if decode and len(seq_lens) != len(query):
         raise ValueError(
             f"seq_lens must hold one length per sequence of query, {len(query)}, got {len(seq_lens)}"
         )
+    if not decode:
+        _check_tensor("cu_seqlens_q", cu_seqlens_q, 1, "[seqs + 1]")
+        check_tables.check_int32("cu_seqlens_q", cu_seqlens_q)
+        if len(cu_seqlens_q) != len(seq_lens) + 1:
+            raise ValueError(
+                f"cu_seqlens_q must have {len(seq_lens) + 1} numbers for {len(seq_lens)} sequences, "
+                f"got {len(cu_seqlens_q)}"
+            )
 
-    key_name, key = next(iter(caches.items()))
+    (key_name, key), (value_name, value) = caches.items()
+    if key.dtype != query.dtype and key.dtype not in LARGEST:
+        raise TypeError(
+            f"{key_name} must have the query's dtype, {query.dtype}, or be one of {_listed(LARGEST)}, "
+            f"got {key.dtype}"
+        )
+    _check_twin(value_name, value, key_name, key)
+    if key.shape[3] != query.shape[2]:
+        raise ValueError(f"{key_name} must have the query's head_dim, {query.shape[2]}, got {key.shape[3]}")
     for name, cache in caches.items():
-        if cache.dtype != query.dtype:
-            raise TypeError(f"{name} must have the query's dtype, {query.dtype}, got {cache.dtype}")
-        if cache.shape != key.shape:
-            raise ValueError(f"{name} must have the shape of {key_name}, {_shape(key)}, got {_shape(cache)}")
-        if cache.shape[3] != query.shape[2]:
-            raise ValueError(f"{name} must have the query's head_dim, {query.shape[2]}, got {cache.shape[3]}")
         if cache.shape[3] > 1 and cache.stride(3) != 1:
             raise ValueError(
                 f"{name} must have a dense head dimension, stride 1, got strides {cache.stride()}"
             )
-    q_heads, kv_heads, head_dim = query.shape[1], key.shape[2], query.shape[2]
-    if min(q_heads, kv_heads, head_dim) < 1:
-        raise ValueError(
-            f"query and {key_name} must have heads, got shapes {_shape(query)} and {_shape(key)}"
-        )
+    q_heads, kv_heads = query.shape[1], key.shape[2]
+    if min(q_heads, kv_heads, key.shape[3], value.shape[3]) < 1:
+        shapes = f"{_shape(query)}, {_shape(key)} and {_shape(value)}"
+        raise ValueError(f"query, {key_name} and {value_name} must have heads, got shapes {shapes}")
     if q_heads % kv_heads:
         raise ValueError(f"query must have a multiple of the {kv_heads} heads of {key_name}, got {q_heads}")
 
-    for name, tensor in {"query": query, **caches, "seq_lens": seq_lens}.items():
+    tensors = {"query": query, **caches, "seq_lens": seq_lens}
+    for name, tensor in tensors.items() if decode else (tensors | {"cu_seqlens_q": cu_seqlens_q}).items():
         if tensor.device != query.device:
             raise ValueError(f"{name} must be on the query's device, {query.device}, got {tensor.device}")
         if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f"{name} requires grad, and the kernels have no backward pass: pass {name}.detach()"
             )
+
+
+def _check_twin(name: str, value: Tensor, key_name: str, key: Tensor) -> None:
+    """V has a place for every place of K; only its rows may be shorter or longer."""
+    if value.dtype != key.dtype:
+        raise TypeError(f"{name} must have the dtype of {key_name}, {key.dtype}, got {value.dtype}")
+    if value.shape[:3] != key.shape[:3]:
+        raise ValueError(
+            f"{name} must have the shape of {key_name} but for head_dim, {_shape(key)[:3]}, "
+            f"got {_shape(value)[:3]}"
+        )
+    if value.device != key.device:
+        raise ValueError(f"{name} must be on {key.device} as {key_name}, got {value.device}")
 
 
 def _check_tensor(name: str, tensor: Any, ndim: int, layout: str) -> None:
@@ -133,22 +188,24 @@ def _check_tensor(name: str, tensor: Any, ndim: int, layout: str) -> None:
         raise ValueError(f"{name} must have {ndim} dimensions, {layout}, got shape {_shape(tensor)}")
 
 
-def _check_int32(name: str, array: Any) -> None:
-    if str(array.dtype).removeprefix("torch.") != "int32":
-        raise TypeError(f"{name} must be int32, got {array.dtype}")
-
-
-def _numbers(options: Options, head_dim: int) -> dict[str, Any]:
+def _numbers(options: Options, caches: dict[str, Tensor], query: Tensor) -> dict[str, Any]:
     """The options as a backend takes them."""
-    for name in ("k_scale", "v_scale"):
-        if getattr(options, name) is not None:
-            raise ValueError(f"{name}: quantised caches are not served yet, leave it None")
     scale = _positive("scale", options.scale)
+    scale = query.shape[2] ** -0.5 if scale is None else scale
+    k_scale, v_scale = (
+        check_scale(name, given, *cache)
+        for name, given, cache in zip(
+            ("k_scale", "v_scale"), (options.k_scale, options.v_scale), caches.items(), strict=True
+        )
+    )
     return {
-        "scale": head_dim**-0.5 if scale is None else scale,
+        "scale": scale * k_scale if isinstance(k_scale, float) else scale,
         "window": _count("window", options.window, LONGEST),
         "softcap": _positive("softcap", options.softcap, least=1e-30, most=1e30),
         "num_splits": _count("num_splits", options.num_splits, MAX_SPLITS),
+        "value_scale": v_scale if isinstance(v_scale, float) else 1.0,
+        "key_scales": k_scale if isinstance(k_scale, Tensor) else None,
+        "value_scales": v_scale if isinstance(v_scale, Tensor) else None,
     }
 
 
@@ -178,96 +235,8 @@ def _count(name: str, number: Any, largest: int) -> int | None:
     return int(number)
 
 
-def _block_table(block_tables: Any, query: Tensor) -> BlockTable:
-    """Bring either form of table into the one that backends read."""
-    num_seqs = len(query)
-    if isinstance(block_tables, CSRTable):
-        lengths = {"indptr": num_seqs + 1, "indices": None, "last_page_len": num_seqs}
-        for field, length in lengths.items():
-            name, array = f"block_tables.{field}", getattr(block_tables, field)
-            if getattr(array, "ndim", None) != 1 or not hasattr(array, "dtype"):
-                raise TypeError(f"{name} must be a one-dimensional int32 array, got {type(array).__name__}")
-            _check_int32(name, array)
-            if length is not None and len(array) != length:
-                raise ValueError(
-                    f"{name} must have {length} numbers for {num_seqs} sequences, got {len(array)}"
-                )
-        indptr, indices = _tensor(block_tables.indptr, query), _tensor(block_tables.indices, query)
-        return BlockTable(num_seqs, indices, 0, indptr)
-
-    _check_tensor("block_tables", block_tables, 2, "[seqs, max_blocks], or a CSRTable")
-    _check_int32("block_tables", block_tables)
-    if block_tables.device != query.device:
-        raise ValueError(
-            f"block_tables must be on the query's device, {query.device}, got {block_tables.device}"
-        )
-    if len(block_tables) != num_seqs:
-        raise ValueError(
-            f"block_tables must have one row per sequence of query, {num_seqs}, got {len(block_tables)}"
-        )
-    return BlockTable(num_seqs, block_tables.contiguous().view(-1), block_tables.shape[1], None)
-
-
-# -- What has to be read.
-
-
-def _check_lengths(seq_lens: Tensor) -> None:
-    if (seq := _first(seq_lens < 0)) is not None:
-        raise ValueError(f"seq_lens[{seq}] = {int(seq_lens[seq])} must not be negative")
-
-
-def _check_csr(table: BlockTable, csr: CSRTable, seq_lens: Tensor, block_size: int) -> None:
-    """`indptr` must describe rows inside `indices`, and `last_page_len` must fit the lengths."""
-    bounds = table.bounds()
-    if int(bounds[0]) != 0 or int(bounds[-1]) != len(table.entries):
-        raise ValueError(
-            f"block_tables.indptr must go from 0 to {len(table.entries)}, the number of indices, "
-            f"got {int(bounds[0])} to {int(bounds[-1])}"
-        )
-    if (seq := _first(bounds.diff() < 0)) is not None:
-        raise ValueError(
-            f"block_tables.indptr must not decrease, got {int(bounds[seq])} then {int(bounds[seq + 1])} "
-            f"at sequence {seq}"
-        )
-    last, expected = _tensor(csr.last_page_len, seq_lens), (seq_lens - 1) % block_size + 1
-    if (seq := _first((seq_lens > 0) & (last != expected))) is not None:
-        raise ValueError(
-            f"block_tables.last_page_len[{seq}] must be {int(expected[seq])} for seq_lens[{seq}] = "
-            f"{int(seq_lens[seq])} in blocks of {block_size}, got {int(last[seq])}"
-        )
-
-
-def _check_ids(call: DecodeCall, table: BlockTable) -> None:
-    """Every entry that a kernel will follow must exist, and must name a block of the cache."""
-    bounds, lengths = table.bounds(), call.seq_lens.long()
-    given = bounds.diff()
-    needed = (lengths + call.block_size - 1) // call.block_size  # entries up to each sequence's end
-    if (seq := _first(needed > given)) is not None:
-        raise ValueError(
-            f"block_tables has {int(given[seq])} entries for sequence {seq}, but seq_lens[{seq}] = "
-            f"{int(lengths[seq])} takes {int(needed[seq])} blocks of {call.block_size}"
-        )
-    owner = torch.repeat_interleave(given)  # of each entry
-    column = torch.arange(len(owner), device=owner.device) - bounds[owner]
-    followed = (column >= (call.first_visible() // call.block_size)[owner]) & (column < needed[owner])
-    blocks = len(call.key)
-    if (entry := _first(followed & ((table.entries < 0) | (table.entries >= blocks)))) is not None:
-        seq = int(owner[entry])
-        raise IndexError(
-            f"block_tables: entry {int(column[entry])} of sequence {seq} is {int(table.entries[entry])}, "
-            f"but key_cache has blocks 0 to {blocks - 1}, and seq_lens[{seq}] = {int(lengths[seq])} needs it"
-        )
-
-
-def _first(wrong: Tensor) -> int | None:
-    """Where the first True is, or None."""
-    return int(wrong.nonzero()[0]) if bool(wrong.any()) else None
-
-
-def _tensor(array: Any, like: Tensor) -> Tensor:
-    """A NumPy array (copied, it may be read-only) or a tensor, dense and on the device of `like`."""
-    tensor = array if isinstance(array, Tensor) else torch.tensor(array)
-    return tensor.to(like.device).contiguous()
+def _listed(dtypes: Any) -> str:
+    return ", ".join(map(str, dtypes))
 
 
 def _shape(tensor: Tensor) -> list[int]:

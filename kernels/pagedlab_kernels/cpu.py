@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from . import cpu_kernels
-from .call import DecodeCall
+from .call import AttentionCall
 
 # What the kernel sees of each dtype: `cpu_kernels.widen` turns it into float32.
-_CARRIERS = {torch.float32: np.float32, torch.bfloat16: np.uint16, torch.float16: np.int16}
+_CARRIERS = {
+    torch.float32: np.float32, torch.bfloat16: np.uint16, torch.float16: np.int16, torch.int8: np.int8,
+}  # fmt: skip
 
 _one_call_at_a_time = threading.Lock()
 _threads_have_started = _threads_were_left_behind = False
@@ -36,12 +38,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
-def refusal(call: DecodeCall) -> str | None:
+def refusal(call: AttentionCall) -> str | None:
     """Why this backend cannot serve the call, or None."""
     if call.query.device.type != "cpu":
         return f"it reads the CPU's memory, these tensors are on {call.query.device}"
-    if call.query.dtype not in _CARRIERS:
-        return f"it serves float32, float16 and bfloat16, not {call.query.dtype}"
+    for dtype in (call.query.dtype, call.key.dtype):
+        if dtype not in _CARRIERS:
+            return f"it serves float32, float16, bfloat16 and int8, not {dtype}"
+    if call.query_starts is not None:
+        return "it serves decode: for a prefill, matrix products are faster than its row by row"
+    if call.value_dim != call.head_dim:
+        return (
+            f"its rows of K and V are alike, but the heads have {call.head_dim} and {call.value_dim} numbers"
+        )
     if call.num_splits not in (None, 1):
         return f"its threads share out whole sequences, so num_splits must be None, got {call.num_splits}"
     if _threads_were_left_behind:
@@ -49,7 +58,7 @@ def refusal(call: DecodeCall) -> str | None:
     return None
 
 
-def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
+def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
     """Return the output `[seqs, q_heads, head_dim]` and the log-sum-exp of the scores `[seqs, q_heads]`."""
     grouped = (call.num_seqs, call.num_kv_heads, call.group)
     query = call.query.detach().float().mul(call.scale).reshape(*grouped, call.head_dim).contiguous()
@@ -59,13 +68,15 @@ def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
         entries, rows = call.table.entries.numpy(), call.table.bounds().numpy()
     else:
         entries, rows = np.empty(0, np.int32), np.zeros(call.num_seqs, np.int64)
+    read = call.key, call.value, call.key_scales, call.value_scales
+    strides = np.array([each.stride()[:3] if each is not None else (0, 0, 0) for each in read])
     with _threads() as threads:
         cpu_kernels.decode(
-            query.numpy(), _flat(call.key), _flat(call.value), lengths, entries, rows,
-            call.table is not None, call.block_size, call.key.stride()[:3], call.value.stride()[:3],
-            call.reach, np.float32(call.softcap or 0), _deal(lengths, threads),
-            out.numpy(), lse.numpy(),
+            query.numpy(), *map(_flat, read), strides, lengths, entries, rows, call.paged, call.block_size,
+            call.reach, np.float32(call.softcap or 0), _deal(lengths, threads), out.numpy(), lse.numpy(),
         )  # fmt: skip
+    if call.value_scale != 1:
+        out *= call.value_scale
     return out.view(call.query.shape).to(call.query.dtype), lse.view(call.query.shape[:2])
 
 
@@ -113,11 +124,13 @@ def _threads() -> Iterator[int]:
         yield threads
 
 
-def _flat(cache: Tensor) -> np.ndarray:
+def _flat(cache: Tensor | None) -> np.ndarray:
     """The stretch of memory that a cache of any strides lies in, from its first element to its last."""
+    if cache is None:
+        return np.empty(0, np.float32)
     last = sum((size - 1) * stride for size, stride in zip(cache.shape, cache.stride(), strict=True))
     flat = cache.detach().as_strided((last + 1 if cache.numel() else 0,), (1,))
-    bits = flat if cache.dtype == torch.float32 else flat.view(torch.int16)
+    bits = flat.view(torch.int16) if cache.dtype in (torch.float16, torch.bfloat16) else flat
     return bits.numpy().view(_CARRIERS[cache.dtype])
 
 

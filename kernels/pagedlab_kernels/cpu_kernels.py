@@ -102,6 +102,9 @@ def _widen(element):
     def from_bfloat16(element):  # the upper half of a float32
         return float_from_bits(np.uint32(element) << np.uint32(16))
 
+    def from_int8(element):
+        return np.float32(element)
+
     def from_float16(element):
         bits = np.uint32(np.uint16(element))
         # Exponent and fraction move to where a float32 has them.
@@ -111,7 +114,10 @@ def _widen(element):
             value = float_from_bits(magnitude | np.uint32(0x7F800000))
         return -value if bits >= np.uint32(0x8000) else value
 
-    return {types.float32: from_float32, types.uint16: from_bfloat16, types.int16: from_float16}[element]
+    return {
+        types.float32: from_float32, types.uint16: from_bfloat16, types.int16: from_float16,
+        types.int8: from_int8,
+    }[element]  # fmt: skip
 
 
 # -- One row against the query heads that share it.
@@ -198,6 +204,14 @@ def exponentials(row, count, top):
 
 
 @njit(**INNER)
+def multiply(rows, count, factors, starts):
+    """Multiply each number of every row by the scale of its token."""
+    for row in rows:
+        for i in range(count):
+            row[i] *= factors[starts[i]]
+
+
+@njit(**INNER)
 def cap(row, count, softcap):
     """Bound each score s smoothly: softcap * tanh(s / softcap)."""
     for i in range(count):
@@ -210,7 +224,7 @@ def cap(row, count, softcap):
 @njit(**INNER)
 def locate(first, count, sequence, table, row, paged, block_size, strides, head, starts):
     """Write down where the rows of `count` tokens from position `first` on start, counted in elements."""
-    block_stride, slot_stride, head_stride = strides
+    block_stride, slot_stride, head_stride = strides[0], strides[1], strides[2]
     done = 0
     while done < count:
         column = (first + done) // block_size
@@ -226,14 +240,15 @@ def locate(first, count, sequence, table, row, paged, block_size, strides, head,
 
 @njit(**INNER)
 def attend(
-    query, keys, values, sequence, head, first, length, table, row, paged, block_size,
-    key_strides, value_strides, softcap, out, lse,
+    query, keys, values, key_scales, value_scales, strides, sequence, head, first, length,
+    table, row, paged, block_size, softcap, out, lse,
 ):  # fmt: skip
     """Attention of one query group to positions `first` to `length` of a sequence, for one KV head."""
     group, width = query.shape
     fours = group - group % 4
     ahead = max(1, PREFETCH_BYTES // (width * keys.itemsize))  # tokens
     key_starts, value_starts = np.empty(TILE, np.uint64), np.empty(TILE, np.uint64)
+    scale_starts = np.empty(TILE if len(key_scales) + len(value_scales) else 0, np.uint64)
     scores = np.empty((group, TILE), np.float32)
     top = np.full(group, -np.inf, np.float32)  # the largest score so far
     share = np.zeros(group, np.float32)  # the sum of exp(score - top) so far
@@ -241,8 +256,8 @@ def attend(
 
     for tile in range(first, length, TILE):
         count = min(TILE, length - tile)
-        locate(tile, count, sequence, table, row, paged, block_size, key_strides, head, key_starts)
-        locate(tile, count, sequence, table, row, paged, block_size, value_strides, head, value_starts)
+        locate(tile, count, sequence, table, row, paged, block_size, strides[0], head, key_starts)
+        locate(tile, count, sequence, table, row, paged, block_size, strides[1], head, value_starts)
 
         for t in range(count):
             if t + ahead < count:
@@ -252,6 +267,9 @@ def attend(
             for g in range(fours, group):
                 score_one_head(query, g, keys, key_starts[t], scores, t)
 
+        if len(key_scales):
+            locate(tile, count, sequence, table, row, paged, block_size, strides[2], head, scale_starts)
+            multiply(scores, count, key_scales, scale_starts)
         for g in range(group):
             if softcap > 0:
                 cap(scores[g], count, softcap)
@@ -262,6 +280,9 @@ def attend(
             for d in range(width):
                 total[g, d] *= shrink
 
+        if len(value_scales):
+            locate(tile, count, sequence, table, row, paged, block_size, strides[3], head, scale_starts)
+            multiply(scores, count, value_scales, scale_starts)
         for t in range(count):
             if t + ahead < count:
                 prefetch(values, value_starts[t + ahead], width)
@@ -278,13 +299,14 @@ def attend(
 
 @cached
 def decode(
-    query, keys, values, lengths, table, rows, paged, block_size,
-    key_strides, value_strides, window, softcap, order, out, lse,
+    query, keys, values, key_scales, value_scales, strides, lengths, table, rows, paged, block_size,
+    window, softcap, order, out, lse,
 ):  # fmt: skip
     """Attention of every sequence and KV head, shared out among the threads in the order given.
 
     query, out: float32 [seqs, kv_heads, group, head_dim], the query scaled; lse: [seqs, kv_heads, group]
-    keys, values: the caches read flat; strides: of (block, slot, head), counted in elements
+    keys, values, key_scales, value_scales: read flat; the scales float32, or empty: the whole cache has one
+    strides: int64 [4, 3], of those four, of (block, slot, head), counted in elements
     table: int32, block ids, those of sequence i from rows[i] on; softcap: 0 for none
     """
     kv_heads = query.shape[1]
@@ -292,9 +314,9 @@ def decode(
         sequence, head = order[item // kv_heads], item % kv_heads
         length = np.int64(lengths[sequence])
         attend(
-            query[sequence, head], keys, values, sequence, head, max(0, length - window), length, table,
-            rows[sequence], paged, block_size, key_strides, value_strides, softcap, out[sequence, head],
-            lse[sequence, head],
+            query[sequence, head], keys, values, key_scales, value_scales, strides, sequence, head,
+            max(0, length - window), length, table, rows[sequence], paged, block_size, softcap,
+            out[sequence, head], lse[sequence, head],
         )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""Decode attention written as the equation, one sequence at a time, in torch on any device.
+"""Attention written as the equation, one sequence at a time, in torch on any device.
 
-This is the oracle of the other backends. It gathers exactly the tokens that a query sees, so nothing has to
-be masked, and memory that no token owns is never read. It computes in float64 when given float64 and in
-float32 otherwise, and rounds once, at the end.
+This is the oracle of the other backends. It gathers only tokens that some query sees, so memory that no token
+owns is never read. It computes in float64 when given float64 and in float32 otherwise, and rounds once, at
+the end.
 """
 
 from __future__ import annotations
@@ -10,50 +10,67 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .call import DecodeCall
+from .call import AttentionCall
+
+QUERIES = 128  # tokens of a prefill at once: what bounds the memory that their scores take
 
 
-def refusal(call: DecodeCall) -> str | None:
+def refusal(call: AttentionCall) -> str | None:
     """Why this backend cannot serve the call: it always can."""
     return None
 
 
-def decode(call: DecodeCall) -> tuple[Tensor, Tensor]:
-    """Return the output `[seqs, q_heads, head_dim]` and the log-sum-exp of the scores `[seqs, q_heads]`."""
+def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
+    """Return the output `[tokens, q_heads, value_dim]` and the scores' log-sum-exp `[tokens, q_heads]`."""
     precise = torch.float64 if call.query.dtype == torch.float64 else torch.float32
-    out = torch.zeros_like(call.query, dtype=precise)  # [seqs, q_heads, head_dim]
-    lse = torch.full_like(out[..., 0], float("-inf"))  # [seqs, q_heads]
+    out = call.query.new_zeros(*call.query.shape[:2], call.value_dim, dtype=precise)
+    lse = torch.full_like(out[..., 0], float("-inf"))
     rows = call.table.rows() if call.table is not None else None
 
-    visible = zip(call.first_visible().tolist(), call.seq_lens.tolist(), strict=True)
-    for seq, (first, length) in enumerate(visible):
-        if first == length:
-            continue  # an empty sequence: zeros, and the logarithm of zero
-        query = call.query[seq].to(precise).unflatten(0, (-1, call.group))  # [kv_heads, group, head_dim]
-        parts = []
-        for position in torch.arange(first, length, device=query.device).tensor_split(call.num_splits or 1):
-            if rows is not None:
-                block = rows[seq][position // call.block_size].long()  # the paging: from position to block
-                slot = position % call.block_size
-            else:
-                block, slot = torch.full_like(position, seq), position  # the twin: one block a sequence
-            key = call.key[block, slot].to(precise)  # [tokens, kv_heads, head_dim]
-            value = call.value[block, slot].to(precise)
-            parts.append(attend(query, key, value, call.scale, call.softcap))
-        merged, total = merge(*(torch.stack(each) for each in zip(*parts, strict=True)))
-        out[seq], lse[seq] = merged.flatten(0, 1), total.flatten()
+    bounds = call.query_bounds().tolist()
+    for seq, length in enumerate(call.seq_lens.tolist()):
+        # The queries are the newest tokens. Any that would lie before the first token see nothing: zeros.
+        stop = bounds[seq + 1]
+        for token in range(max(bounds[seq], stop - length), stop, QUERIES):
+            query = call.query[token : min(token + QUERIES, stop)].to(precise)
+            query = query.unflatten(1, (-1, call.group))  # [queries, kv_heads, group, head_dim]
+            first, last = (length - stop + each for each in (token, token + len(query) - 1))  # positions
+            at = torch.arange(first, last + 1, device=query.device)
+            seen = torch.arange(max(0, first + 1 - call.reach), last + 1, device=query.device)
+            parts = []
+            for position in seen.tensor_split(call.num_splits or 1):
+                if rows is not None:
+                    block = rows[seq][position // call.block_size].long()  # the paging: position to block
+                    slot = position % call.block_size
+                else:
+                    block, slot = torch.full_like(position, seq), position  # the twin: one block a sequence
+                key = call.key[block, slot].to(precise)  # [tokens, kv_heads, head_dim]
+                value = call.value[block, slot].to(precise) * call.value_scale
+                if call.key_scales is not None:
+                    key = key * call.key_scales[block, slot].to(precise)[..., None]
+                if call.value_scales is not None:
+                    value = value * call.value_scales[block, slot].to(precise)[..., None]
+                distance = at[:, None] - position  # [queries, tokens]
+                visible = (distance >= 0) & (distance < call.reach)
+                parts.append(softmax_mean(query, key, value, visible, call.scale, call.softcap))
+            merged, total = merge(*(torch.stack(each) for each in zip(*parts, strict=True)))
+            here = slice(token, token + len(query))
+            out[here], lse[here] = merged.flatten(1, 2), total.flatten(1, 2)
     return out.to(call.query.dtype), lse
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, softcap: float | None
+def softmax_mean(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, scale: float, softcap: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Return softmax(q k^T * scale) v for every query head, and the log of the softmax's denominator."""
-    score = torch.einsum("hgd,thd->hgt", query, key) * scale  # [kv_heads, group, tokens]
+    """Return softmax(q k^T * scale) v for every query and head, and the log of the softmax's denominator."""
+    score = torch.einsum("qhgd,thd->qhgt", query, key) * scale  # [queries, kv_heads, group, tokens]
     if softcap is not None:
         score = softcap * torch.tanh(score / softcap)
+    score = score.masked_fill(~visible[:, None, None, :], float("-inf"))
+    lse = score.logsumexp(-1)  # [queries, kv_heads, group]
     weight = torch.softmax(score, -1)  # not exp(score - lse): rounded, a large lse would not add up to one
-    return torch.einsum("hgt,thd->hgd", weight, value), score.logsumexp(-1)  # lse: [kv_heads, group]
+    weight = weight.masked_fill((lse == float("-inf"))[..., None], 0.0)  # a part that this query sees none of
+    return torch.einsum("qhgt,thd->qhgd", weight, value), lse
 
 
 def merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,16 +1,18 @@
-"""Decode attention in Triton: one program per sequence, KV head and split, the tokens in tiles.
+"""Attention in Triton: one program per tile of queries, KV head and split, the tokens in tiles.
 
-One kernel serves paged caches and their contiguous twin. It walks over *tokens*, a tile at a time, and not
-over blocks: each lane of a tile looks up the block of its own token. A tile may hold many small blocks or
-part of a large one, and a block size need not be a power of two.
+One kernel serves decode and prefill, paged caches and their contiguous twin. It walks over *tokens*, a tile
+at a time, and not over blocks: each lane of a tile looks up the block of its own token. A tile may hold many
+small blocks or part of a large one, and a block size need not be a power of two.
 
 What holds it together:
 
+- The rows of a program are query tokens times the query heads that share a KV head, so that K and V are read
+  once for all of them. The matrix unit wants 16 rows or more; a decode with fewer heads is padded.
 - Everything is masked: the table past the sequence's end (its entries may be anything), the rows of K and V
-  (the rest of a block may hold NaN, and 0 * NaN is NaN), query heads and head dimensions that pad a tile.
+  (the rest of a block may hold NaN, and 0 * NaN is NaN), rows and head dimensions that pad a tile.
 - Ids are widened to 64 bits before they are multiplied by a stride: 40,000 blocks of 64 KiB are past 2^31.
-- The query heads of a group are handled together, so that K and V are read once for up to 16 of them. The
-  matrix unit wants 16 rows anyway, so a smaller group is padded.
+- A scale of a quantised cache is the same along the head dimension. So it never touches a tile of K or V:
+  K's is a factor of the score, V's of the weight.
 - A sequence can be cut into splits that run side by side; `merge` then weighs them. With one split the result
   goes straight to its place.
 
@@ -25,50 +27,71 @@ import triton.language as tl
 
 
 @triton.jit
-def decode(
-    query, keys, values,  # [seqs, q_heads, head_dim], and twice [blocks, block_size, kv_heads, head_dim]
+def attention(
+    query, keys, values,  # [tokens, q_heads, head_dim], and twice [blocks, block_size, kv_heads, head_dim]
+    key_scales, value_scales,  # [blocks, block_size, kv_heads], or None
     table, starts,  # block ids; where the rows of a CSR table start, None for a padded one; twin: None both
-    seq_lens,  # [seqs]
-    out, lse,  # [seqs, q_heads, splits, head_dim] and [seqs, q_heads, splits], without gaps
-    row_width, window, scale, softcap,
-    q_seq, q_head, k_block, k_slot, k_head, v_block, v_slot, v_head,  # strides, counted in elements
+    seq_lens, query_starts,  # [seqs] and [seqs + 1]; None for a decode, where every sequence has one token
+    out, lse,  # [tokens, q_heads, splits, head_dim] and [tokens, q_heads, splits], without gaps
+    num_seqs, q_heads, row_width, window, scale, value_scale, softcap,
+    q_token, q_head, k_block, k_slot, k_head, v_block, v_slot, v_head,  # strides, counted in elements
+    ks_block, ks_slot, ks_head, vs_block, vs_slot, vs_head,
     PAGED: tl.constexpr, BLOCK_SIZE: tl.constexpr, SOFTCAP: tl.constexpr, UPCAST: tl.constexpr,
-    GROUP: tl.constexpr, GROUP_TILE: tl.constexpr, HEAD_DIM: tl.constexpr, HEAD_PAD: tl.constexpr,
-    TILE: tl.constexpr, SPLITS: tl.constexpr,
+    FP8_BITS: tl.constexpr, GROUP: tl.constexpr, GROUP_TILE: tl.constexpr, QUERY_TILE: tl.constexpr,
+    HEAD_DIM: tl.constexpr, HEAD_PAD: tl.constexpr, TILE: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Attend from (a tile of) one query group to one split of one sequence, for one KV head."""
+    """Attend from a tile of queries and of one query group to one split of their sequence."""
     group_tiles: tl.constexpr = (GROUP + GROUP_TILE - 1) // GROUP_TILE
-    seq = tl.program_id(0).to(tl.int64)
     kv_head = (tl.program_id(1) // group_tiles).to(tl.int64)
     split = tl.program_id(2)
 
-    # The tokens of this split: a query sees `window` of them, its own included, and a split is whole tiles.
-    length = tl.load(seq_lens + seq)
-    first = tl.maximum(length - window, 0)
-    per_split = tl.cdiv(tl.cdiv(length - first, SPLITS), TILE) * TILE
+    # The queries of this program: the newest tokens of a sequence, or some of them.
+    if query_starts is None:
+        seq = tl.program_id(0)
+        length = tl.load(seq_lens + seq)
+        first_query, last_query, queries_stop = seq, seq, seq + 1
+    else:
+        seq = find_sequence(query_starts, num_seqs, tl.program_id(0), QUERY_TILE)
+        length = tl.load(seq_lens + seq)
+        queries_start, queries_stop = tl.load(query_starts + seq), tl.load(query_starts + seq + 1)
+        first_query = queries_start + (tl.program_id(0) - queries_start // QUERY_TILE - seq) * QUERY_TILE
+        last_query = tl.minimum(first_query + QUERY_TILE, queries_stop) - 1
+        if first_query > last_query:
+            return  # there are enough programs for sequences that end in part of a tile, and these do not
+
+    # Their rows: every query head of the group for a token, then for the next one.
+    row = tl.arange(0, QUERY_TILE * GROUP_TILE)
+    token = first_query + row // GROUP_TILE  # [ROWS]
+    lane = (tl.program_id(1) % group_tiles) * GROUP_TILE + row % GROUP_TILE
+    head = kv_head * GROUP + lane
+    at = length - queries_stop + token  # positions in the sequence
+    real_row = (token <= last_query) & (lane < GROUP)
+    dim = tl.arange(0, HEAD_PAD)
+    real_query = real_row[:, None] & (dim < HEAD_DIM)[None, :]
+    q_row = token.to(tl.int64) * q_token + head * q_head
+    q = tl.load(query + q_row[:, None] + dim[None, :], mask=real_query, other=0.0)  # [ROWS, HEAD_PAD]
+    if UPCAST:
+        q = q.to(tl.float32)
+
+    # What they see together: from the first one's window up to the last one. A split of it is whole tiles.
+    first = tl.maximum(length - queries_stop + first_query - window + 1, 0)
+    last = tl.maximum(length - queries_stop + last_query + 1, first)
+    per_split = tl.cdiv(tl.cdiv(last - first, SPLITS), TILE) * TILE
     start = first + split * per_split
-    stop = tl.minimum(start + per_split, length)
+    stop = tl.minimum(start + per_split, last)
 
     if PAGED:
-        row = table + (seq * row_width if starts is None else tl.load(starts + seq))
+        entries = table + (seq.to(tl.int64) * row_width if starts is None else tl.load(starts + seq))
 
-    lane = (tl.program_id(1) % group_tiles) * GROUP_TILE + tl.arange(0, GROUP_TILE)
-    head = kv_head * GROUP + lane  # [GROUP_TILE], query heads
-    dim = tl.arange(0, HEAD_PAD)
-    real_query = (lane < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
-    q = tl.load(query + seq * q_seq + head[:, None] * q_head + dim[None, :], mask=real_query, other=0.0)
-    if UPCAST:
-        q = q.to(tl.float32)  # [GROUP_TILE, HEAD_PAD]
-
-    top = tl.full([GROUP_TILE], float("-inf"), tl.float32)  # the largest score so far
-    share = tl.zeros([GROUP_TILE], tl.float32)  # the sum of exp(score - top) so far
-    total = tl.zeros([GROUP_TILE, HEAD_PAD], tl.float32)  # the sum of exp(score - top) * value so far
+    top = tl.full([QUERY_TILE * GROUP_TILE], float("-inf"), tl.float32)  # the largest score so far
+    share = tl.zeros([QUERY_TILE * GROUP_TILE], tl.float32)  # the sum of exp(score - top) so far
+    total = tl.zeros([QUERY_TILE * GROUP_TILE, HEAD_PAD], tl.float32)  # that of exp(score - top) * value
 
     for tile in range(start, stop, TILE):
         position = tile + tl.arange(0, TILE)  # [TILE]
         inside = position < stop
         if PAGED:
-            block = tl.load(row + position // BLOCK_SIZE, mask=inside, other=0)  # the paging: this line
+            block = tl.load(entries + position // BLOCK_SIZE, mask=inside, other=0)  # the paging: this line
             slot = position % BLOCK_SIZE
         else:
             block = tl.zeros_like(position) + seq  # the twin: a sequence is its own block
@@ -80,29 +103,65 @@ def decode(
         v_row = block * v_block + slot * v_slot + kv_head * v_head
         k = tl.load(keys + k_row[:, None] + dim[None, :], mask=real, other=0.0)  # [TILE, HEAD_PAD]
         v = tl.load(values + v_row[:, None] + dim[None, :], mask=real, other=0.0)
-        if UPCAST:
-            k, v = k.to(tl.float32), v.to(tl.float32)
+        k, v = widen(k, q.dtype, FP8_BITS), widen(v, q.dtype, FP8_BITS)
 
-        score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [GROUP_TILE, TILE]
+        score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [ROWS, TILE]
+        if key_scales is not None:
+            ks_row = block * ks_block + slot * ks_slot + kv_head * ks_head
+            score *= tl.load(key_scales + ks_row, mask=inside, other=0.0)[None, :]
         if SOFTCAP:
             score = softcap * tanh(score / softcap)
-        score = tl.where(inside[None, :], score, float("-inf"))
+        distance = at[:, None] - position[None, :]
+        seen = inside[None, :] & (distance >= 0) & (distance < window)
+        score = tl.where(seen, score, float("-inf"))
 
         # Online softmax: what was summed under the old maximum counts less under the new one.
-        new_top = tl.maximum(top, tl.max(score, 1))  # [GROUP_TILE]
-        shrink = tl.exp(top - new_top)
-        weight = tl.exp(score - new_top[:, None])  # [GROUP_TILE, TILE]
+        new_top = tl.maximum(top, tl.max(score, 1))  # [ROWS]
+        base = tl.where(new_top == float("-inf"), 0.0, new_top)  # a row that has seen nothing yet
+        shrink = tl.exp(top - base)
+        weight = tl.exp(score - base[:, None])  # [ROWS, TILE]
         share = share * shrink + tl.sum(weight, 1)
+        if value_scales is not None:
+            vs_row = block * vs_block + slot * vs_slot + kv_head * vs_head
+            weight *= tl.load(value_scales + vs_row, mask=inside, other=0.0)[None, :]
         total = total * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
         top = new_top
 
-    # A split without tokens leaves zeros and lse = -inf, to which `merge` gives no weight.
+    # Where nothing was seen, zeros and lse = -inf, to which `merge` gives no weight.
     empty = share == 0.0
     divisor = tl.where(empty, 1.0, share)
-    place = (seq * (tl.num_programs(1) // group_tiles) * GROUP + head) * SPLITS + split  # [GROUP_TILE]
-    result = (total / divisor[:, None]).to(out.dtype.element_ty)  # [GROUP_TILE, HEAD_PAD]
+    place = (token.to(tl.int64) * q_heads + head) * SPLITS + split  # [ROWS]
+    result = (total / divisor[:, None] * value_scale).to(out.dtype.element_ty)  # [ROWS, HEAD_PAD]
     tl.store(out + place[:, None] * HEAD_DIM + dim[None, :], result, mask=real_query)
-    tl.store(lse + place, tl.where(empty, float("-inf"), top + tl.log(divisor)), mask=lane < GROUP)
+    tl.store(lse + place, tl.where(empty, float("-inf"), top + tl.log(divisor)), mask=real_row)
+
+
+@triton.jit
+def find_sequence(query_starts, num_seqs, tile, QUERY_TILE: tl.constexpr):
+    """Whose queries a tile holds: sequence i has those from number query_starts[i] // QUERY_TILE + i on."""
+    low = tile * 0
+    high = low + num_seqs
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tl.load(query_starts + middle) // QUERY_TILE + middle <= tile:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@triton.jit
+def widen(stored, wide: tl.constexpr, FP8_BITS: tl.constexpr):
+    """Numbers of a cache as the kernel computes with them; with FP8_BITS they are e4m3, read as bytes.
+
+    Not every GPU knows e4m3. In float16 its bits stand seven places higher, and its bias is 8 more.
+    """
+    if FP8_BITS:
+        byte = stored.to(tl.uint16)
+        magnitude = byte & 0x7F
+        bits = ((byte & 0x80) << 8) | tl.where(magnitude == 0x7F, 0x7E00, magnitude << 7)  # all ones: NaN
+        return (bits.to(tl.uint16).to(tl.float16, bitcast=True) * 256.0).to(wide)
+    return stored.to(wide)
 
 
 @triton.jit

@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
+from pagedlab_kernels import (
+    CSRTable,
+    contiguous_attention,
+    contiguous_prefill,
+    dequantise,
+    paged_attention,
+    paged_prefill,
+    quantise,
+)
 
 NOT_A_BLOCK = torch.tensor([-1, 2**31 - 1], dtype=torch.int32)
 # Largest error against float64 that is allowed: absolute, relative. Everything is computed in float32 and
@@ -31,31 +39,42 @@ TOLERANCE = {
 class Batch:
     """The same tokens twice: through a block table, and one row per sequence."""
 
-    query: Tensor  # [seqs, q_heads, head_dim]
+    query: Tensor  # [tokens, q_heads, head_dim]; a decode has one token a sequence
     key_cache: Tensor  # [blocks, block_size, kv_heads, head_dim]
     value_cache: Tensor
     block_tables: Tensor  # [seqs, max_blocks]
     seq_lens: Tensor  # [seqs]
     keys: Tensor  # [seqs, max_len, kv_heads, head_dim]
     values: Tensor
+    query_starts: Tensor | None = None  # [seqs + 1]: a prefill
+    cache_scales: tuple[Any, Any] = (None, None)  # of the paged K and V
+    row_scales: tuple[Any, Any] = (None, None)  # of the contiguous K and V
 
     @property
     def block_size(self) -> int:
         return self.key_cache.shape[1]
 
     def paged(self, **options: Any) -> Any:
-        """Call `paged_attention` on the batch."""
-        return paged_attention(
-            self.query, self.key_cache, self.value_cache, self.block_tables, self.seq_lens, **options
-        )
+        """Call `paged_attention` or `paged_prefill` on the batch."""
+        caches = self.key_cache, self.value_cache, self.block_tables, self.seq_lens
+        options = dict(zip(("k_scale", "v_scale"), self.cache_scales, strict=True)) | options
+        if self.query_starts is None:
+            return paged_attention(self.query, *caches, **options)
+        return paged_prefill(self.query, *caches, self.query_starts, **options)
 
     def contiguous(self, **options: Any) -> Any:
-        """Call `contiguous_attention` on the batch."""
-        return contiguous_attention(self.query, self.keys, self.values, self.seq_lens, **options)
+        """Call their twin on the batch."""
+        rows = self.keys, self.values, self.seq_lens
+        options = dict(zip(("k_scale", "v_scale"), self.row_scales, strict=True)) | options
+        if self.query_starts is None:
+            return contiguous_attention(self.query, *rows, **options)
+        return contiguous_prefill(self.query, *rows, self.query_starts, **options)
 
     def exact(self, **options: Any) -> tuple[Tensor, Tensor]:
         """Output and lse of the reference in float64, from the rounded inputs."""
-        wide = replace(self, query=self.query.double(), keys=self.keys.double(), values=self.values.double())
+        wide = replace(self, query=self.query.double())
+        if self.keys.is_floating_point() and self.keys.itemsize > 1:
+            wide = replace(wide, keys=self.keys.double(), values=self.values.double())
         return wide.contiguous(backend="reference", return_lse=True, **options)
 
     def csr(self) -> CSRTable:
@@ -69,66 +88,117 @@ class Batch:
         )
 
     def to(self, device: str) -> Batch:
-        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        def moved(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(map(moved, part))
+            return part.to(device) if isinstance(part, Tensor) else part
+
+        return Batch(**{name: moved(part) for name, part in vars(self).items()})
 
 
 def batch(
     lengths: list[int],
     *,
+    new: list[int] | None = None,
     heads: tuple[int, int] = (4, 2),
     head_dim: int = 32,
+    value_dim: int | None = None,
     block_size: int = 16,
     dtype: torch.dtype = torch.float32,
+    cache_dtype: torch.dtype | None = None,
+    scales: tuple[float, float] | None = None,
     layout: str = "NHD",
     seed: int = 0,
 ) -> Batch:
-    """Random sequences of the given lengths; `heads` are query heads and KV heads."""
+    """Random sequences of the given lengths; `heads` are query heads and KV heads.
+
+    With `new`, the tokens of each sequence that are queries, it is a prefill. A quantised `cache_dtype` has
+    `scales` of K and V, or without them one for each token and head.
+    """
     source = torch.Generator().manual_seed(seed)
     q_heads, kv_heads = heads
     counts = [-(-length // block_size) for length in lengths]
     order = torch.randperm(sum(counts) + 3, generator=source).to(torch.int32)  # three blocks stay unused
-    longest = max(lengths, default=0)
-
-    width = max(counts, default=0)
+    longest, width = max(lengths, default=0), max(counts, default=0)
     block_tables = NOT_A_BLOCK.repeat(len(lengths), width)[:, :width]
-    keys, values = torch.full((2, len(lengths), longest, kv_heads, head_dim), torch.nan, dtype=dtype)
-    shape = (len(order), block_size, kv_heads, head_dim)
-    if layout == "HND":
-        shape = (len(order), kv_heads, block_size, head_dim)
-    key_cache, value_cache = torch.full((2, *shape), torch.nan, dtype=dtype)
-    if layout == "HND":
-        key_cache, value_cache = key_cache.transpose(1, 2), value_cache.transpose(1, 2)
+    owned = list(order[: sum(counts)].split(counts))
+    for row, blocks in zip(block_tables, owned, strict=True):
+        row[: len(blocks)] = blocks
 
-    for seq, (length, count) in enumerate(zip(lengths, counts, strict=True)):
-        blocks, order = order[:count], order[count:]
-        block_tables[seq, :count] = blocks
-        positions = torch.arange(length)
-        block, slot = blocks[positions // block_size].long(), positions % block_size
-        for rows, cache in ((keys, key_cache), (values, value_cache)):
-            token = torch.randn(length, kv_heads, head_dim, generator=source).to(dtype)
-            rows[seq, :length] = token
-            cache[block, slot] = token
-    query = torch.randn(len(lengths), q_heads, head_dim, generator=source).to(dtype)
+    paged, contiguous = [], []  # of K, then of V: the cache and its scales
+    for number, dim in enumerate((head_dim, value_dim or head_dim)):
+        cache = _poisoned((len(order), block_size, kv_heads, dim), cache_dtype or dtype, layout)
+        rows = _poisoned((len(lengths), longest, kv_heads, dim), cache_dtype or dtype, "NHD")
+        cache_scale: Any = None
+        row_scale: Any = None
+        if cache_dtype and scales:
+            cache_scale = row_scale = scales[number]
+        elif cache_dtype:
+            cache_scale = _poisoned(cache.shape[:3], torch.float32, layout)
+            row_scale = _poisoned(rows.shape[:3], torch.float32, "NHD")
+        for seq, (length, blocks) in enumerate(zip(lengths, owned, strict=True)):
+            token = torch.randn(length, kv_heads, dim, generator=source).to(dtype)
+            block, slot = (
+                blocks.repeat_interleave(block_size)[:length].long(),
+                torch.arange(length) % block_size,
+            )
+            if cache_dtype:
+                token, chosen = quantise(token, cache_dtype, scales[number] if scales else None)
+                if not scales:
+                    cache_scale[block, slot] = row_scale[seq, :length] = chosen
+            rows[seq, :length] = cache[block, slot] = token
+        paged.append((cache, cache_scale))
+        contiguous.append((rows, row_scale))
+
+    tokens = len(lengths) if new is None else sum(new)
+    query = torch.randn(tokens, q_heads, head_dim, generator=source).to(dtype)
+    starts = None if new is None else torch.tensor([0, *new]).cumsum(0).to(torch.int32)
+    (key_cache, k_scale), (value_cache, v_scale) = paged
+    (keys, k_rows), (values, v_rows) = contiguous
     seq_lens = torch.tensor(lengths, dtype=torch.int32)
-    return Batch(query, key_cache, value_cache, block_tables, seq_lens, keys, values)
+    return Batch(
+        query, key_cache, value_cache, block_tables, seq_lens, keys, values, starts, (k_scale, v_scale),
+        (k_rows, v_rows),
+    )  # fmt: skip
+
+
+def _poisoned(shape: Any, dtype: torch.dtype, layout: str) -> Tensor:
+    """Memory viewed as `[blocks, block_size, heads, ...]`, all NaN, or what int8 has that is worst."""
+    stored = list(shape)
+    if layout == "HND":
+        stored[1:3] = stored[2], stored[1]
+    memory = torch.empty(stored, dtype=dtype)
+    if dtype == torch.float8_e4m3fn:
+        memory.view(torch.uint8).fill_(0x7F)
+    else:
+        memory.fill_(127 if dtype == torch.int8 else torch.nan)
+    return memory.transpose(1, 2) if layout == "HND" else memory
 
 
 def by_hand(
     batch: Batch, *, scale: float | None = None, window: int | None = None, softcap: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output and lse in float64 without torch: one sequence, one query head, one softmax at a time."""
-    query, keys, values = (t.double().numpy() for t in (batch.query, batch.keys, batch.values))
-    out, lse = np.zeros(query.shape), np.full(query.shape[:2], -np.inf)
+    """Output and lse in float64 without torch: one token, one query head, one softmax at a time."""
+    query = batch.query.double().numpy()
+    keys, values = (
+        (rows.double() if scales is None else dequantise(rows, scales).double()).numpy()
+        for rows, scales in zip((batch.keys, batch.values), batch.row_scales, strict=True)
+    )
+    out, lse = np.zeros((*query.shape[:2], values.shape[3])), np.full(query.shape[:2], -np.inf)
     group = query.shape[1] // keys.shape[2]
+    starts = range(len(query) + 1) if batch.query_starts is None else batch.query_starts.tolist()
     for seq, length in enumerate(batch.seq_lens.tolist()):
-        seen = slice(max(0, length - (window or length)), length)
-        for head in range(query.shape[1]):
-            key, value = keys[seq, seen, head // group], values[seq, seen, head // group]
-            score = key @ query[seq, head] * (scale or query.shape[2] ** -0.5)
-            score = softcap * np.tanh(score / softcap) if softcap else score
-            if length:
-                lse[seq, head] = score.max() + np.log(np.exp(score - score.max()).sum())
-                out[seq, head] = np.exp(score - lse[seq, head]) @ value
+        for token in range(starts[seq], starts[seq + 1]):
+            stop = length - starts[seq + 1] + token + 1
+            if stop <= 0:
+                continue
+            seen = slice(max(0, stop - (window or stop)), stop)
+            for head in range(query.shape[1]):
+                key, value = keys[seq, seen, head // group], values[seq, seen, head // group]
+                score = key @ query[token, head] * (scale or query.shape[2] ** -0.5)
+                score = softcap * np.tanh(score / softcap) if softcap else score
+                lse[token, head] = score.max() + np.log(np.exp(score - score.max()).sum())
+                out[token, head] = np.exp(score - lse[token, head]) @ value
     return out, lse
 
 

@@ -1,7 +1,7 @@
-"""Compiles the Triton kernels for GPUs that are not here and prints one JSON line per kernel.
+"""Compiles the Triton kernels for a GPU that is not here and prints one JSON line per kernel.
 
 A program, not a test: it has to run in a process that does not interpret, with a TRITON_CACHE_DIR of its own.
-Its arguments are compute capabilities, 80 for sm_80.
+Its argument is a compute capability, 80 for sm_80.
 """
 
 from __future__ import annotations
@@ -18,68 +18,69 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
-from pagedlab_kernels import triton_kernels, triton_launch
-from pagedlab_kernels.call import BlockTable, DecodeCall
+from pagedlab_kernels import triton_launch, triton_offline
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-ELEMENTS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
-SMALL_SHARED_MEMORY = (75, 86, 89, 120)  # capabilities
+HEAD_DIMS = (64, 80, 128, 256)
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+
+# Pairs of a paged kernel and its twin; then, paged, caches of bytes and each option once.
+PAIRS: list[dict[str, Any]] = [
+    {"prefill": prefill, "dtype": BF16, "head_dim": head_dim}
+    for prefill, head_dim in product((False, True), HEAD_DIMS)
+]
+PAIRS += [{"prefill": prefill, "dtype": FP32, "head_dim": 128} for prefill in (False, True)]
+PAIRS += [{"dtype": FP16}, {"dtype": FP32, "head_dim": 64}, {"dtype": FP32, "head_dim": 256}]
+SINGLES: list[dict[str, Any]] = [
+    {"prefill": prefill, "cache_dtype": cache_dtype, "head_dim": head_dim, "token_scales": head_dim != 64}
+    for prefill, cache_dtype, head_dim in product(
+        (False, True), (torch.int8, torch.float8_e4m3fn), (64, 128, 256)
+    )
+]
+SINGLES += [
+    {"csr": True},
+    {"window": 64, "softcap": 30.0},
+    {"num_splits": 7},
+    {"group": 1},
+    {"block_size": 5},
+]
+SINGLES += [{"prefill": True} | options for options in ({"num_splits": 7}, {"group": 64}, {"softcap": 30.0})]
+CASES = [pair | {"paged": paged} for pair in PAIRS for paged in (True, False)] + SINGLES
 
 
-def example(paged: bool, dtype: torch.dtype, head_dim: int, group: int = 4) -> DecodeCall:
-    """A call of the right shapes that holds no numbers: 2 KV heads, blocks of 16."""
-    query = torch.empty(3, 2 * group, head_dim, dtype=dtype, device="meta")
-    cache = torch.empty(10, 16, 2, head_dim, dtype=dtype, device="meta")
-    lengths = torch.empty(3, dtype=torch.int32, device="meta")
-    table = BlockTable(3, torch.empty(12, dtype=torch.int32, device="meta"), 4, None) if paged else None
-    return DecodeCall(query, cache, cache, lengths, table, 1.0, None, None, None)
-
-
-def compile_decode(call: DecodeCall, capability: int) -> dict[str, Any]:
-    """Compile `decode` as the launcher would for this call, and report what it takes."""
-    paged, element = call.table is not None, ELEMENTS[call.query.dtype]
-    tiling = triton_launch.tiling_for(call, "small" if capability in SMALL_SHARED_MEMORY else "large")
-    constants: dict[str, Any] = dict(triton_launch.decode_constants(call, tiling, upcast=False))
-    constants |= {"starts": None} if paged else {"starts": None, "table": None}
-    types = dict.fromkeys(("query", "keys", "values", "out"), "*" + element)
-    types |= {"lse": "*fp32", "seq_lens": "*i32", "table": "*i32", "scale": "fp32", "softcap": "fp32"}
-    types |= dict.fromkeys(constants, "constexpr")
-
-    names = triton_kernels.decode.arg_names
-    signature = {name: types.get(name, "i32") for name in names}
-    # What the launcher finds out about its arguments: pointers and strides that divide by 16.
-    aligned = [name for name in names if signature[name][0] == "*" or name[:2] in ("q_", "k_", "v_")]
-    attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in aligned}
-    source = ASTSource(triton_kernels.decode, signature, constexprs=constants, attrs=attributes)
-    options = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages(paged)}
-    return options | report(triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options))
-
-
-def compile_merge(capability: int) -> dict[str, Any]:
-    """Compile `merge` for 7 splits of head_dim 128 into bfloat16."""
-    constants = {"HEAD_DIM": 128, "CHUNK": 64, "SPLITS": 7, "SPLITS_PAD": 8}
-    signature = {"parts": "*fp32", "part_lses": "*fp32", "out": "*bf16", "lse": "*fp32"}
-    signature |= dict.fromkeys(constants, "constexpr")
-    source = ASTSource(triton_kernels.merge, signature, constexprs=constants)
-    return report(triton.compile(source, target=GPUTarget("cuda", capability, 32)))
-
-
-def report(compiled: Any) -> dict[str, Any]:
-    """Registers a thread; bytes of stack, of local and of shared memory."""
+def report(launch: triton_launch.Launch, compiled: Any) -> dict[str, Any]:
+    """Registers a thread; bytes of stack, of local and of shared memory; how wide its loads are."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
         command = [CUOBJDUMP, "-res-usage", file.name]
         usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = {name.lower(): int(re.search(rf"{name}:(\d+)", usage)[1]) for name in ("REG", "STACK", "LOCAL")}
-    return found | {"shared": compiled.metadata.shared}
+    ptx = compiled.asm["ptx"]
+    return found | {
+        "kernel": launch.kernel.__name__,
+        "shared": compiled.metadata.shared,
+        "stages": launch.num_stages,
+        "copies": sorted(
+            {int(size, 16) for size in re.findall(r"cp\.async\.c[ag]\.shared\.global .*?, 0x(\w+)", ptx)}
+        ),
+        "loads": sorted(set(re.findall(r"ld\.global(?:\.\w+)*", ptx))),
+    }
+
+
+def main(capability: int) -> None:
+    target = GPUTarget("cuda", capability, 32)
+    device = triton_offline.device_for(target)
+    for case in CASES:
+        call = triton_offline.example(**case)
+        for launch in triton_launch.plan(call, device).launches:
+            about = {
+                name: value if isinstance(value, int | float) else str(value) for name, value in case.items()
+            }
+            row = about | report(launch, triton_offline.compile_launch(launch, target))
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
-    for capability in map(int, sys.argv[1:]):
-        print(json.dumps({"kernel": "merge"} | compile_merge(capability)))
-        for paged, dtype, head_dim in product((True, False), ELEMENTS, (64, 128)):
-            about = {"kernel": "decode", "paged": paged, "dtype": str(dtype), "head_dim": head_dim}
-            print(json.dumps(about | compile_decode(example(paged, dtype, head_dim), capability)))
+    main(int(sys.argv[1]))

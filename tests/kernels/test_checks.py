@@ -110,8 +110,8 @@ ALWAYS = [
     (set_to(window=True), TypeError, "window must be an int or None, got bool"),
     (set_to(num_splits=0), ValueError, "num_splits must be from 1 to 128, got 0"),
     (set_to(num_splits=10**9), ValueError, "num_splits must be from 1 to 128, got 1000000000"),
-    (set_to(k_scale=1.0), ValueError, "k_scale: quantised caches are not served yet"),
-    (set_to(v_scale=torch.ones(1)), ValueError, "v_scale: quantised caches are not served yet"),
+    (set_to(k_scale=1.0), ValueError, "k_scale is for quantised caches, key.* is torch.float32"),
+    (set_to(v_scale=torch.ones(1)), ValueError, "v_scale is for quantised caches, value.* is torch.float32"),
     (set_to(backend="cuda"), ValueError, "backend must be one of auto, triton, cpu, reference, got 'cuda'"),
     (set_to(backend=None), ValueError, "backend must be one of auto, .* got None"),
     (set_to(backend="cpu", num_splits=2), ValueError, "cpu cannot serve.* num_splits must be None, got 2"),
@@ -130,7 +130,7 @@ PAGED_ALWAYS = [
     (
         change("block_tables", lambda table: table[:1]),
         ValueError,
-        "block_tables must have one row per sequence .* 2",
+        "block_tables must have one row per sequence, 2",
     ),
     (
         change("block_tables", lambda table: table.to("meta")),
@@ -148,7 +148,7 @@ PAGED_ALWAYS = [
         TypeError,
         "key_cache must have the query's dtype, torch.float32",
     ),
-    (change("value_cache", torch.Tensor.double), TypeError, "value_cache must have the query's dtype"),
+    (change("value_cache", torch.Tensor.double), TypeError, "value_cache must have the dtype of key_cache"),
     (
         change("value_cache", lambda cache: cache[:-1]),
         ValueError,
@@ -157,7 +157,7 @@ PAGED_ALWAYS = [
     (
         change("value_cache", lambda cache: cache.to("meta")),
         ValueError,
-        "value_cache must be on the query's device",
+        "value_cache must be on cpu as key_cache, got meta",
     ),
     (
         change("key_cache", lambda cache: cache.transpose(1, 3).contiguous().transpose(1, 3)),
@@ -211,7 +211,7 @@ CONTIGUOUS_ALWAYS = [
     (
         lambda a: a | {"keys": a["keys"][:1], "values": a["values"][:1]},
         ValueError,
-        "keys must hold one row per sequence of query, 2, got 1",
+        "keys must hold one row per sequence, 2, got 1",
     ),
 ]
 CONTIGUOUS_WHEN_CHECKED = [
@@ -247,14 +247,14 @@ def test_contiguous_attention_refuses_when_it_may_read(spoil, error, message):
 
 
 def test_unchecked_call_does_not_read_the_table(backend, monkeypatch):
-    from pagedlab_kernels import checks
+    from pagedlab_kernels import check_tables
 
     def read(*arguments: object) -> None:
         raise AssertionError("the table was read")
 
     expected = paged_attention(**paged_arguments(), backend=backend)
-    for name in ("_check_lengths", "_check_ids", "_check_csr"):
-        monkeypatch.setattr(checks, name, read)
+    for name in ("check_lengths", "check_entries"):
+        monkeypatch.setattr(check_tables, name, read)
     assert torch.equal(paged_attention(**paged_arguments(), backend=backend, check=False), expected)
 
 
@@ -271,9 +271,14 @@ def test_numpy_numbers_are_numbers():
     assert torch.equal(found, paged_attention(**arguments, scale=0.5, window=3))
 
 
-def test_read_only_csr_arrays_are_served():
+@pytest.mark.parametrize("change", ["read-only", "reversed", "strided"])
+def test_csr_arrays_of_any_kind_are_served(change):
     table = batch([5, 40]).csr()
-    for array in vars(table).values():
-        array.flags.writeable = False
-    assert isinstance(table, CSRTable)
+    if change == "read-only":
+        for array in vars(table).values():
+            array.flags.writeable = False
+    elif change == "reversed":
+        table = CSRTable(*(array[::-1].copy()[::-1] for array in vars(table).values()))
+    else:
+        table = CSRTable(*(np.repeat(array, 2)[::2] for array in vars(table).values()))
     assert torch.equal(paged_attention(**paged_arguments() | {"block_tables": table}), batch([5, 40]).paged())
