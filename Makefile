@@ -57,7 +57,7 @@ test-python: $(DEV)
 
 test-lessons: $(DEV)
 	@echo "== lessons, cell by cell"
-	$(PY) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 lessons
+	PYTHONPATH=tests $(PY) -m pytest -p lesson_costs --nbval-lax --nbval-current-env --nbval-cell-timeout=300 lessons
 
 test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
