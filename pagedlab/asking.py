@@ -43,33 +43,26 @@ class Growth(NamedTuple):
 class Held:
     """What one sequence holds."""
 
-    blocks: list[int]
+    blocks: list[int]  # its table, on the host while it is `away`; the first `gone` entries are out of date
     num_tokens: int
     ids: array[int] | None  # of the tokens in the part-filled block; None without a prefix cache
     parent: bytes  # the key of the last full block, to which the next one's is chained
     priority: int
     one_more: Append | None  # the event of a token whose slot is there; None when nothing is recorded
-    room: int = 0  # up to so many tokens, an append needs no block, key, copy or release
-    gone: int = 0  # leading entries that the window has left behind
-    away: Away | None = None  # where its tokens are while it is swapped out
-
-
-class Away(NamedTuple):
-    """A table on the host, and the keys that its blocks will have again."""
-
-    blocks: list[int]
-    keys: list[bytes | None]
+    gone: int = 0  # blocks that the window has left behind
+    room: int = 0  # up to so many tokens, an append needs no block, copy or release
+    away: bool = False  # swapped out
 
 
 class Prompt(NamedTuple):
-    """The tokens of a new sequence, and what is cached of them."""
+    """The tokens of a new sequence, the keys of its full blocks, and which of these are cached."""
 
     num_tokens: int
     ids: array[int] | None = None
     parent: bytes = b""
     keys: list[bytes] = []
     num_hit: int = 0
-    hits: list[int] = []
+    hits: list[int] = []  # the last of the `num_hit` blocks: those that are still looked at
 
 
 def released_blocks(computed: int, window: int, block_size: int) -> int:
@@ -105,15 +98,16 @@ class Asking:
         if not 0 <= watermark < 1:
             raise ValueError(f"watermark must be a fraction from 0 to below 1, got {watermark!r}")
         policy = LeastRecentlyFreed() if eviction is None else eviction
-        if isinstance(policy, type) or not all(
-            hasattr(policy, name) for name in ("add", "remove", "__iter__")
-        ):
+        methods = [hasattr(policy, name) for name in ("add", "remove", "__iter__")]
+        if isinstance(policy, type) or not all(methods):
             raise TypeError(f"eviction must be an object with the methods of Eviction, got {policy!r}")
         if any(True for _ in policy):
             raise ValueError(f"eviction: {policy!r} holds the blocks of another manager already")
         self._kept_free = int(watermark * self.num_blocks)
         self._pool = BlockPool(self.num_blocks, policy if prefix_caching else None)
-        self._host = BlockPool(at_least(0, num_host_blocks, "num_host_blocks"))
+        # A host block keeps the key of what was moved there, for the way back; no prompt asks for it.
+        host_blocks = at_least(0, num_host_blocks, "num_host_blocks")
+        self._host = BlockPool(host_blocks, LeastRecentlyFreed() if prefix_caching else None)
         self._held: dict[SeqId, Held] = {}
         self._events = EventLog(self.num_blocks, self.block_size)
         self._log = self._events.entries if record else None
@@ -136,18 +130,20 @@ class Asking:
         """
         if not self.prefix_caching:
             raise ValueError("match: this manager was made without prefix_caching=True")
-        prompt, index = self._look_up(tokens, salt), self._pool.index
+        count, ids, _, keys, num_hit, hits = self._look_up(tokens, salt)
+        index, size = self._pool.index, self.block_size
 
         def hit_under(parent: bytes) -> int:
-            return self._find(prompt._replace(parent=parent)).num_hit
+            return self._hit(count, keys_of(parent, ids, size))[0] if ids else 0
 
-        end = index.why_it_ends(prompt.keys, prompt.num_hit, self._usable(prompt), hit_under)
-        evicted = index.eviction_of(prompt.keys[prompt.num_hit]) if end is End.EVICTED else None
-        return Match(prompt.num_hit * self.block_size, tuple(prompt.hits), end, evicted)
+        end = index.why_it_ends(keys, num_hit, self._usable(count), hit_under)
+        evicted = index.eviction_of(keys[num_hit]) if end is End.EVICTED else None
+        return Match(num_hit * size, tuple(hits), end, evicted)
 
     def table(self, seq_id: SeqId) -> tuple[int, ...]:
         """The physical block of each logical block, in token order; -1 for those left of the window."""
-        return tuple(self._resident(seq_id).blocks)
+        held = self._get(seq_id, away=False)
+        return (-1,) * held.gone + tuple(held.blocks[held.gone :])
 
     def num_tokens(self, seq_id: SeqId) -> int:
         """Tokens stored for the sequence."""
@@ -158,7 +154,7 @@ class Asking:
 
         It is -1 where the window has left the block behind. Raises `IndexError` past the tokens stored.
         """
-        held = self._resident(seq_id)
+        held = self._get(seq_id, away=False)
         stop = held.num_tokens if stop is None else stop
         if not 0 <= start <= stop <= held.num_tokens:
             raise IndexError(f"tokens {start} to {stop} of {seq_id!r}: it has stored {held.num_tokens}")
@@ -172,7 +168,7 @@ class Asking:
 
     def is_cached(self, block: int) -> bool:
         """Whether `block` has a key, by which a prompt can find it; it may be held or free."""
-        return self._pool.keys[self._known(block)] is not None if self.prefix_caching else False
+        return self._known(block) >= 0 and self.prefix_caching and self._pool.keys[block] is not None
 
     @property
     def num_free_blocks(self) -> int:
@@ -196,21 +192,19 @@ class Asking:
 
     def usage(self) -> Usage:
         """Slots held, tokens stored and the difference, each physical block counted once."""
-        here = ((held.blocks, held.num_tokens) for held in self._held.values() if held.away is None)
-        return usage_of(here, self._pool.ref_counts, self._pool.num_free, self.block_size)
+        here = ((held.blocks, held.num_tokens) for held in self._held.values() if not held.away)
+        return usage_of(here, self._pool.ref_counts, self.block_size)
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _get(self, seq_id: SeqId) -> Held:
+    def _get(self, seq_id: SeqId, away: bool | None = None) -> Held:
+        """What the sequence holds; it must be on the host (`away`), not on the host, or (None) anywhere."""
         held = self._held.get(seq_id)
         if held is None:
             raise UnknownSequence(seq_id, len(self._held))
-        return held
-
-    def _resident(self, seq_id: SeqId) -> Held:
-        held = self._get(seq_id)
-        if held.away is not None:
-            raise SwappedSequence(seq_id, len(held.away.blocks))
+        if away is not None and away != held.away:
+            where = f"is swapped out to {len(held.blocks) - held.gone} host block(s); swap it in first"
+            raise SwappedSequence(f"sequence {seq_id!r} {where if held.away else 'is not swapped out'}")
         return held
 
     def _known(self, block: int) -> int:
@@ -219,15 +213,18 @@ class Asking:
         return block
 
     def _blocks_for(self, tokens: int, lookahead: int = 0) -> int:
-        if lookahead:
-            tokens += at_least(0, lookahead, "lookahead")
-        return -(-tokens // self.block_size)
+        return -(-(tokens + (lookahead and at_least(0, lookahead, "lookahead"))) // self.block_size)
 
     def _released(self, blocks: int) -> int:
         """How many of so many computed blocks no later token looks at."""
-        if self.window is None:
-            return 0
-        return released_blocks(blocks * self.block_size, self.window, self.block_size)
+        return released_blocks(blocks * self.block_size, self.window, self.block_size) if self.window else 0
+
+    def _usable(self, tokens: int) -> int:
+        """Blocks that a hit may have: one token at least is left to run."""
+        return max(0, tokens - 1) // self.block_size
+
+    def _hit(self, tokens: int, keys: list[bytes]) -> tuple[int, list[int]]:
+        return self._pool.index.longest_hit(keys[: self._usable(tokens)], self._released)
 
     def _look_up(self, tokens: Tokens, salt: str | None) -> Prompt:
         """What is cached of a prompt."""
@@ -235,19 +232,9 @@ class Asking:
             raise TypeError(f"salt must be text or None, got {salt!r}")
         if not self.prefix_caching:
             return Prompt(count_of(tokens))
-        ids = ids_of(tokens)
-        return self._find(Prompt(len(ids), ids, first_parent(salt)))
-
-    def _find(self, prompt: Prompt) -> Prompt:
-        """The same prompt with its keys, and the blocks that are found by them."""
-        assert prompt.ids is not None
-        keys = keys_of(prompt.parent, prompt.ids, self.block_size)
-        hit, hits = self._pool.index.longest_hit(keys[: self._usable(prompt)], self._released)
-        return prompt._replace(keys=keys, num_hit=hit, hits=hits)
-
-    def _usable(self, prompt: Prompt) -> int:
-        """Blocks that a hit may have: one token at least is left to run."""
-        return max(0, prompt.num_tokens - 1) // self.block_size
+        ids, parent = ids_of(tokens), first_parent(salt)
+        keys = keys_of(parent, ids, self.block_size)
+        return Prompt(len(ids), ids, parent, keys, *self._hit(len(ids), keys))
 
     def _needs(self, prompt: Prompt, lookahead: int) -> tuple[int, int]:
         """Blocks that a new sequence will have in its table, and how many of the free ones that takes."""

@@ -1,33 +1,29 @@
-"""The ways a block manager says no.
+"""The ways a block manager says no: each has its numbers in the message, and nothing was changed.
 
-Each carries its numbers in the message, and each is also the built-in exception that a
-reader would expect, so that `except MemoryError` and `except KeyError` work.
+Each is also the built-in exception that a reader would expect, so that `except MemoryError` and
+`except KeyError` work.
 """
 
 from __future__ import annotations
 
 
 class OutOfBlocks(MemoryError):
-    """The pool has fewer free blocks than the call needs. Nothing was changed."""
+    """The pool has fewer free blocks than the call needs; `needed`, `free` and `total` say how many."""
 
     def __init__(self, what: str, needed: int, free: int, total: int, kept: int = 0) -> None:
         reserve = f", and {kept} must stay free at admission" if kept else ""
         super().__init__(f"{what} needs {needed} block(s), but {free} of {total} are free{reserve}")
-        self.needed = needed
-        self.free = free
-        self.total = total
+        self.needed, self.free, self.total = needed, free, total
 
 
 class UnknownSequence(KeyError):
     """No sequence of that name is in the manager: never allocated, or already freed."""
 
     def __init__(self, seq_id: object, known: int) -> None:
-        super().__init__(seq_id)
-        self.seq_id = seq_id
-        self._known = known
+        super().__init__(f"no sequence {seq_id!r}: never allocated, or already freed ({known} are here)")
 
     def __str__(self) -> str:
-        return f"no sequence {self.seq_id!r}: never allocated, or already freed ({self._known} are here)"
+        return str(self.args[0])  # a KeyError would show it in quotes
 
 
 class DuplicateSequence(ValueError):
@@ -35,21 +31,11 @@ class DuplicateSequence(ValueError):
 
     def __init__(self, seq_id: object, blocks: int) -> None:
         super().__init__(f"sequence {seq_id!r} is here already and holds {blocks} block(s); free it first")
-        self.seq_id = seq_id
 
 
 class SwappedSequence(RuntimeError):
     """The sequence is on the wrong side for this call: swapped out, or not swapped out."""
 
-    def __init__(self, seq_id: object, host_blocks: int) -> None:
-        where = f"is swapped out to {host_blocks} host block(s); swap it in first"
-        super().__init__(f"sequence {seq_id!r} {where if host_blocks >= 0 else 'is not swapped out'}")
-        self.seq_id = seq_id
-
 
 class CacheInUse(RuntimeError):
-    """The cache cannot be reset while a sequence holds cached blocks. Nothing was changed."""
-
-    def __init__(self, held: int) -> None:
-        super().__init__(f"reset_cache: {held} cached block(s) are held by sequences; free them first")
-        self.held = held
+    """The cache cannot be reset while a sequence holds cached blocks."""

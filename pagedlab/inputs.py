@@ -8,35 +8,27 @@ from collections.abc import Sequence
 from typing import Any
 
 Tokens = int | Sequence[int]
+_NO_TOKENS = (bool, str, bytes, bytearray, memoryview, dict, set, frozenset)
 
 
 def count_of(tokens: Tokens) -> int:
     """The number of tokens, given as a count or as their ids. Raises `TypeError` or `ValueError`."""
-    if type(tokens) is int:
-        count = tokens
-    elif type(tokens) is tuple or type(tokens) is list:
-        return len(tokens)
-    else:
-        _refuse_what_has_no_order(tokens)
+    if type(tokens) is not int and not isinstance(tokens, _NO_TOKENS):
         try:
-            count = len(tokens)  # type: ignore[arg-type]
-        except TypeError:  # no sequence: a number of numpy's or torch's
-            try:
-                count = operator.index(tokens)  # type: ignore[arg-type]
-            except TypeError:
-                raise TypeError(
-                    f"tokens must be a count or a sequence of token ids, not {tokens!r}"
-                ) from None
-    if count < 0:
-        raise ValueError(f"tokens must not be negative, got {count}")
-    return count
+            return len(tokens)  # type: ignore[arg-type]
+        except TypeError:
+            pass  # perhaps a number of numpy's or torch's
+    if isinstance(tokens, _NO_TOKENS) or not hasattr(tokens, "__index__"):
+        raise TypeError(f"tokens must be a count or a sequence of token ids, not {tokens!r}")
+    return at_least(0, tokens, "tokens")
 
 
 def ids_of(tokens: Tokens) -> array[int]:
     """The token ids, 4 bytes each. Raises `TypeError` for a count, `ValueError` for an id out of range."""
     ids: Any = tokens
-    if type(tokens) is not list and type(tokens) is not tuple:
-        _refuse_what_has_no_order(tokens)
+    if type(tokens) is not tuple and type(tokens) is not list:
+        if isinstance(tokens, _NO_TOKENS):
+            raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
         ids = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     try:
         return array("I", ids)
@@ -56,8 +48,3 @@ def at_least(least: int, value: Any, name: str) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
-
-
-def _refuse_what_has_no_order(tokens: Any) -> None:
-    if isinstance(tokens, bool | str | bytes | bytearray | memoryview | dict | set | frozenset):
-        raise TypeError(f"tokens must be a count or a sequence of token ids, not {tokens!r}")

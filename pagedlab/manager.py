@@ -12,7 +12,7 @@ manager moves integers only and returns the copies to make.
 
 The design is that of PagedAttention (Kwon et al., SOSP 2023); the order in which blocks are handed out, and
 the prefix cache, are those of vLLM's block pool. Every call either does all it says or raises and changes
-nothing: it first plans, and computes what it will return, then changes the pool, and ends with assignments.
+nothing: it plans, then lets `_commit` make one change of the pool, and ends with assignments.
 `POLICIES.md` says where managers differ and which way this one goes.
 """
 
@@ -75,29 +75,29 @@ class BlockManager(Leaving):
             raise DuplicateSequence(seq_id, len(self._held[seq_id].blocks))
         if at_least(0, priority, "priority") > HIGHEST_PRIORITY:
             raise ValueError(f"priority must be at most {HIGHEST_PRIORITY}, got {priority}")
-        prompt = self._look_up(tokens, salt)
+        prompt, pool = self._look_up(tokens, salt), self._pool
         count, ids, parent, keys, num_hit, hits = prompt
         needed, taken = self._needs(prompt, lookahead)
-        if taken > self._pool.num_free - self._kept_free:
+        if taken > pool.num_free - self._kept_free:
             what = f"allocate({seq_id!r}, {count} tokens)"
-            raise OutOfBlocks(what, taken, self._pool.num_free, self.num_blocks, self._kept_free)
-        new = self._pool.next(needed - num_hit, hits)
-        gone = num_hit - len(hits)
+            raise OutOfBlocks(what, taken, pool.num_free, self.num_blocks, self._kept_free)
+        new, gone = pool.next(needed - num_hit, hits), num_hit - len(hits)
         blocks = [-1] * gone + hits + new
         allocation = Allocation(tuple(new), num_hit * self.block_size)
+        if ids is not None:
+            ids = ids[len(keys) * self.block_size :]
+            if len(pool.index.parents) < REMEMBERED:
+                pool.index.parents.add(parent)
+        room, one_more = self._room(len(blocks), gone), self._one_more(seq_id)
         events: list[Event] = []
         if self._log is not None:
             events = [changes.CacheHit(seq_id, allocation.num_cached_tokens, tuple(hits))] if num_hit else []
             events.append(changes.Allocate(seq_id, count, tuple(blocks)))
-        if ids is not None:
-            ids = ids[len(keys) * self.block_size :]
-            if len(self._pool.index.parents) < REMEMBERED:
-                self._pool.index.parents.add(parent)
-        held = Held(blocks, count, ids, keys[-1] if keys else parent, int(priority), self._one_more(seq_id))
-        held.room, held.gone = self._room(len(blocks), gone), gone
-        self._held[seq_id] = held
+        named = dict(zip(blocks[num_hit:], keys[num_hit:], strict=False))
+        last = keys[-1] if keys else parent
+        self._held[seq_id] = Held(blocks, count, ids, last, int(priority), one_more, gone, room)
         try:
-            self._hand_out(seq_id, new, hits, blocks[num_hit : len(keys)], keys[num_hit:], events)
+            self._take(seq_id, events, new, hits, named)
         except BaseException:
             del self._held[seq_id]
             raise
@@ -113,14 +113,13 @@ class BlockManager(Leaving):
         held = self._held.get(seq_id)
         if held is None or lookahead or held.num_tokens >= held.room:
             return self._grow(seq_id, tokens, lookahead)
-        # From here on the common step: one token, and its slot is there.
-        ids = held.ids
-        if type(tokens) is int:
-            if tokens != 1 or ids is not None:
+        ids, stop = held.ids, held.num_tokens + 1
+        if type(tokens) is tuple or type(tokens) is list:
+            if len(tokens) != 1:
                 return self._grow(seq_id, tokens, lookahead)
-        elif (type(tokens) is not tuple and type(tokens) is not list) or len(tokens) != 1:
+        elif ids is not None or type(tokens) is not int or tokens != 1:
             return self._grow(seq_id, tokens, lookahead)
-        stop = held.num_tokens + 1
+        # From here on the common step: one token, and its slot is there.
         try:
             if ids is not None:
                 ids.append(tokens[0])  # type: ignore[index]
@@ -142,29 +141,24 @@ class BlockManager(Leaving):
 
         Raises `UnknownSequence`, `SwappedSequence` or `DuplicateSequence`.
         """
-        parent = self._resident(parent_id)
+        parent = self._get(parent_id, away=False)
         if child_id in self._held:
             raise DuplicateSequence(child_id, len(self._held[child_id].blocks))
-        blocks = parent.blocks[: self._blocks_for(parent.num_tokens)]
-        ids = None if parent.ids is None else parent.ids[:]
-        one_more = self._one_more(child_id)
-        child = Held(blocks, parent.num_tokens, ids, parent.parent, parent.priority, one_more, 0, parent.gone)
-        shared = iter(blocks[parent.gone :])
-        events: list[Event] = []
-        if self._log is not None:
-            events = [changes.Fork(parent_id, child_id, parent.num_tokens, len(blocks))]
-        self._commit(events, self._held.__setitem__, child_id, child)
+        tokens, blocks = parent.num_tokens, parent.blocks[: self._blocks_for(parent.num_tokens)]
+        ids, one_more = None if parent.ids is None else parent.ids[:], self._one_more(child_id)
+        child = Held(blocks, tokens, ids, parent.parent, parent.priority, one_more, parent.gone)
+        shared, forked = iter(blocks[parent.gone :]), changes.Fork(parent_id, child_id, tokens, len(blocks))
+        self._commit([forked], self._held.__setitem__, child_id, child)
         self._pool.share(shared)
         parent.room = 0  # its next append must look at the block that is shared now
 
     def reset_cache(self) -> None:
         """Forget every key; free blocks keep their order. Raises `CacheInUse` while one is held."""
-        pool = self._pool
-        held = sum(1 for count, key in zip(pool.ref_counts, pool.keys, strict=False) if count and key)
-        held += sum(1 for one in self._held.values() if one.away for key in one.away.keys if key)
+        held = self._pool.num_held_with_key() + self._host.num_held_with_key()
         if held:
-            raise CacheInUse(held)
-        self._commit([changes.ResetCache()], pool.reset)
+            raise CacheInUse(f"reset_cache: {held} cached block(s) are held by sequences; free them first")
+        self._host.reset()
+        self._commit([changes.ResetCache()], self._pool.reset)
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -185,7 +179,7 @@ class BlockManager(Leaving):
 
     def _grow(self, seq_id: SeqId, tokens: Tokens, lookahead: int) -> Growth:
         """`append`, the long way."""
-        held, pool, size = self._resident(seq_id), self._pool, self.block_size
+        held, pool, size = self._get(seq_id, away=False), self._pool, self.block_size
         blocks, start, ids, gone = held.blocks, held.num_tokens, held.ids, held.gone
         keys: list[bytes] = []
         if ids is None:
@@ -200,45 +194,40 @@ class BlockManager(Leaving):
         # Only a part-filled block is written again. A fork leaves blocks held ahead behind, so
         # none but the last block with tokens can be shared and written.
         shared = start % size > 0 and pool.ref_counts[blocks[index]] > 1
-        moves = 1 if shared and count else 0
-        needed = moves + max(0, self._blocks_for(stop, lookahead) - had)
-        num_free, past = pool.num_free, []
+        source = blocks[index : index + 1] if shared and count else []
+        moves = len(source)
+        past: list[int] = []
+        freed: list[int] = []
         if self.window is not None:
             gone = released_blocks(start, self.window, size)
             past = blocks[held.gone : gone]
-            num_free += sum(1 for block in past if pool.ref_counts[block] == 1)
-        if needed > num_free:
-            raise OutOfBlocks(f"append({seq_id!r}, {count} tokens)", needed, num_free, self.num_blocks)
+            freed = pool.freed_by(past)
+        needed = moves + max(0, self._blocks_for(stop, lookahead) - had)
+        if needed > pool.num_free + len(freed):
+            what = f"append({seq_id!r}, {count} tokens)"
+            raise OutOfBlocks(what, needed, pool.num_free + len(freed), self.num_blocks)
         room = 0 if shared and not moves else self._room(had + needed - moves, gone)
-        source, leaving, freed = blocks[index : index + moves], [], []
-        if past or moves:
-            leaving = [(past, held.priority), (source, held.priority)]
-            freed = pool.release_all(leaving)
+        leaving = past + source
+        if leaving:
+            pool.release(leaving, freed, held.priority)
         try:
             new = pool.next(needed) if needed else []
-            if past or moves:
-                blocks[held.gone : gone] = [-1] * len(past)
-                blocks[index : index + moves] = new[:moves]
+            growth = Growth(tuple(new), ((source[0], new[0]),) if moves else ()) if needed else NO_GROWTH
             blocks += new[moves:] if moves else new
-            copies = tuple(zip(source, new, strict=False)) if moves else ()
-            growth = Growth(tuple(new), copies) if needed else NO_GROWTH
-            filled = blocks[index : index + len(keys)] if keys else []
+            named = dict(zip(new[:moves] + blocks[index + moves :], keys, strict=False)) if keys else {}
+            events: list[Event] = []
             if self._log is not None:
-                events: list[Event] = []
-                if past:
-                    events.append(changes.Release(seq_id, held.gone, tuple(past), tuple(freed[0])))
-                events += [changes.CopyOnWrite(seq_id, index, *copy) for copy in copies]
+                events = [changes.Release(seq_id, held.gone, tuple(past), tuple(freed))] if past else []
+                events += [changes.CopyOnWrite(seq_id, index, *copy) for copy in growth.copies]
                 events.append(changes.Append(seq_id, count, growth.new_blocks[moves:]))
-                self._hand_out(seq_id, new, (), filled, keys, events)
-            elif needed or keys:
-                pool.take(new, (), filled, keys, (seq_id, None))
+            self._take(seq_id, events, new, (), named)
         except BaseException:
             del blocks[had:]
-            if past or moves:
-                blocks[index : index + moves] = source
-                blocks[held.gone : gone] = past
-                pool.retake_all(leaving, freed)
+            if leaving:
+                pool.retake(leaving, freed)
             raise
+        if moves:
+            blocks[index] = new[0]
         if keys:
             held.parent = keys[-1]
         held.num_tokens, held.ids, held.room, held.gone = stop, ids, room, gone

@@ -3,26 +3,24 @@
 No sequence is known here, only block ids and how many hold each. This is the one place where a reference
 count or a key changes.
 
-    next out                                                                                  last out
+    next out                                                                   last out
     [ freed last, its tail first | freed before | ... | never used, by id | cached, as the policy says ]
-      `_returned`, a stack (its top is its end)         `_fresh` ..         `eviction`
+      the top of `_stack`                                  its bottom        `eviction`
 
-Blocks never handed out are a number, not a list: a fresh pool of a million costs its counts and keys only.
-
-Each method does all it says or nothing. First come the steps that can fail, in an order in which they can be
-taken back. Those after them allocate nothing (their iterators are there already), so they do not fail.
+Each method does all it says or nothing. First come the steps that can fail: each of them only adds something,
+and is taken back if a later one fails. Those after them allocate no memory (their iterators are there
+already), so that they cannot fail.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import filterfalse, islice
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain, filterfalse, islice
 
 from pagedlab.eviction import DEFAULT_PRIORITY, Eviction, LeastRecentlyFreed
 from pagedlab.prefix import PrefixIndex
-
-_NOT_YET: list[int] = []
 
 
 class BlockPool:
@@ -30,8 +28,7 @@ class BlockPool:
 
     >>> pool = BlockPool(4)
     >>> pool.take(pool.next(3))
-    >>> pool.release([0, 1, 2])
-    [0, 1, 2]
+    >>> pool.release([0, 1, 2], pool.freed_by([0, 1, 2]))
     >>> pool.next(4)
     [2, 1, 0, 3]
     """
@@ -42,14 +39,13 @@ class BlockPool:
         self.keys: list[bytes | None] = [] if eviction is None else [None] * num_blocks
         self.index = PrefixIndex()
         self.eviction: Eviction = LeastRecentlyFreed() if eviction is None else eviction
-        self._returned: list[int] = []
-        self._fresh = 0
+        self._stack = array("i", range(num_blocks - 1, -1, -1))  # of the free blocks without a key
+        self._height = num_blocks  # of that stack: what is above it is out of date
 
     def next(self, count: int, hits: Sequence[int] = ()) -> list[int]:
         """The `count` blocks that `take` hands out next, `hits` apart. The caller has checked `num_free`."""
-        blocks = self._returned[: -count - 1 : -1] if self._returned else []
-        if len(blocks) < count and self._fresh < self.num_blocks:
-            blocks += range(self._fresh, min(self._fresh + count - len(blocks), self.num_blocks))
+        height = self._height
+        blocks = self._stack[max(0, height - count) : height].tolist()[::-1] if height else []
         if missing := count - len(blocks):
             counts, queue = self.ref_counts, iter(self.eviction)
             victims = list(islice(filterfalse(set(hits).__contains__, queue) if hits else queue, missing))
@@ -60,151 +56,122 @@ class BlockPool:
 
     def take(
         self,
-        blocks: Sequence[int],
+        new: Sequence[int],
         hits: Sequence[int] = (),
-        filled: Sequence[int] = (),
-        keys: Sequence[bytes] = (),
+        named: Mapping[int, bytes] = {},
         by: tuple[Hashable, int | None] = (None, None),
     ) -> None:
-        """Hand out `blocks`, as `next` said; hold `hits` once more; give the blocks `filled` their `keys`.
+        """Hand out `new`, as `next` said; hold `hits` once more; give the blocks `named` their keys.
 
         `by` is who gets them and the index of the event that says so: `match` tells it to those who ask why a
         block is no longer there.
         """
-        counts, stack = self.ref_counts, self._returned
-        from_stack = min(len(blocks), len(stack))
-        rest = len(stack) - from_stack
-        fresh = min(self._fresh + len(blocks) - from_stack, self.num_blocks)
-        victims = blocks[from_stack + fresh - self._fresh :]
-        revived = [block for block in hits if not counts[block]] if hits else []
-        num_free = self.num_free - len(blocks) - len(revived)
-        found, new = iter(hits), iter(blocks)
-        del stack[rest:]
-        if victims or hits or keys:
-            try:
-                self._pass_on(victims, revived, filled, keys, by)
-            except BaseException:
-                stack.extend(reversed(blocks[:from_stack]))
-                raise
+        counts, height = self.ref_counts, self._height - len(new)
+        victims, height = (new[height:], 0) if height < 0 else ((), height)
+        revived = [block for block in hits if not counts[block]] if hits else ()
+        num_free, found, handed_out = self.num_free - len(new) - len(revived), iter(hits), iter(new)
+        if victims or hits or named:
+            self._pass_on(victims, revived, named, by)
         for block in found:
             counts[block] += 1
-        for block in new:
+        for block in handed_out:
             counts[block] = 1
-        self._fresh, self.num_free = fresh, num_free
+        self._height, self.num_free = height, num_free
 
-    def _pass_on(
-        self,
-        victims: Sequence[int],
-        revived: list[int],
-        filled: Sequence[int],
-        keys: Sequence[bytes],
-        by: tuple[Hashable, int | None],
-    ) -> None:
-        """`victims` lose their keys, the `filled` get theirs, and nobody evicts victims and `revived` now."""
-        old, leaving = self.keys, [*victims, *revived] if revived else victims
-        lost = [old[block] for block in victims]
-        again: Sequence[int] = ()  # victims handed out for the very content that they have
-        new_keys, new_blocks = keys, filled
-        if keys and lost and not set(lost).isdisjoint(keys):
-            again = [b for b, key in zip(filled, keys, strict=True) if old[b] == key]
-            new_blocks = [b for b in filled if b not in again]
-            new_keys = [key for b, key in zip(filled, keys, strict=True) if b not in again]
-        going, forgotten = zip(lost, victims, strict=True), iter(victims)
-        naming = zip(keys, filled, strict=True) if keys else ()
-        if new_keys:
-            self.index.add(new_keys, new_blocks)
-        try:
-            if lost:
-                self.index.remember(lost, by)
-            if leaving:
-                self.eviction.remove(leaving)
-        except BaseException:
-            self.index.remove(zip(new_keys, new_blocks, strict=True))
-            there = set(self.eviction)
-            self.eviction.add([block for block in leaving if block not in there], DEFAULT_PRIORITY)
-            raise
-        self.index.remove(going, again)
-        for block in forgotten:
-            old[block] = None
-        for key, block in naming:
-            old[block] = key
+    def freed_by(self, blocks: Sequence[int], *more: Sequence[int]) -> list[int]:
+        """What nobody holds once these tables are let go, in table order, those with a key first."""
+        counts, keys = self.ref_counts, self.keys
+        if not more:  # a block gets its key when it is full, so within one table the order is right
+            return [block for block in blocks if counts[block] == 1]
+        leaving = Counter(chain(blocks, *more)).items()
+        freed = [block for block, holders in leaving if counts[block] == holders]
+        return sorted(freed, key=lambda block: keys[block] is None) if keys else freed
 
-    def name(self, block: int, key: bytes) -> None:
-        """`block` is full now: give it its key."""
-        self.index.add_one(key, block)
-        self.keys[block] = key
-
-    def share(self, blocks: Iterable[int]) -> None:
-        """One more holds each of `blocks`, which somebody holds."""
-        for block in blocks:
-            self.ref_counts[block] += 1
-
-    def release(self, blocks: Sequence[int], priority: int = DEFAULT_PRIORITY) -> list[int]:
-        """One fewer holds each of `blocks`, given in table order; return those now free."""
-        counts = self.ref_counts
-        freed = [block for block in blocks if counts[block] == 1]
-        bare, cached = self._by_key(freed)
-        num_free, leaving = self.num_free + len(freed), iter(blocks)
-        self._returned += bare  # the tail of the table lies on top: it is reused first
-        try:
-            if cached:
-                self.eviction.add(cached, priority)
-        except BaseException:
-            self._withdraw(bare, cached)
-            raise
+    def release(self, blocks: Sequence[int], freed: Sequence[int], priority: int = DEFAULT_PRIORITY) -> None:
+        """One fewer holds each of `blocks`, and nobody those that are `freed_by` it."""
+        counts, leaving, cut = self.ref_counts, iter(blocks), self._num_cached(freed)
+        height, num_free = self._height + len(freed) - cut, self.num_free + len(freed)
+        self._stack[self._height : height] = array(
+            "i", freed[cut:] if cut else freed
+        )  # tails are reused first
+        if cut:
+            try:
+                self.eviction.add(freed[:cut][::-1], priority)
+            except BaseException:
+                self._repair(held=freed[:cut])
+                raise
         if len(freed) == len(blocks):
             for block in leaving:
                 counts[block] = 0
         else:
             for block in leaving:
                 counts[block] -= 1
-        self.num_free = num_free
-        return freed
+        self._height, self.num_free = height, num_free
 
-    def retake(self, blocks: Sequence[int], freed: list[int]) -> None:
-        """Take back the latest `release`, of `blocks`, which returned `freed`."""
-        self._withdraw(*self._by_key(freed))
+    def retake(self, blocks: Sequence[int], freed: Sequence[int]) -> None:
+        """Take back the latest `release`."""
+        cut = self._num_cached(freed)
+        self._repair(held=freed[:cut])
         self.share(blocks)
+        self._height -= len(freed) - cut
         self.num_free -= len(freed)
 
-    def release_all(self, tables: Sequence[tuple[Sequence[int], int]]) -> list[list[int]]:
-        """`release` of each `(blocks, priority)`, or of none."""
-        freed: list[list[int]] = [_NOT_YET] * len(tables)
-        try:
-            for number, (blocks, priority) in enumerate(tables):
-                freed[number] = self.release(blocks, priority)
-        except BaseException:
-            self.retake_all(tables, freed)
-            raise
-        return freed
+    def share(self, blocks: Iterable[int]) -> None:
+        """One more holds each of `blocks`, which somebody holds."""
+        counts = self.ref_counts
+        for block in blocks:
+            counts[block] += 1
 
-    def retake_all(self, tables: Sequence[tuple[Sequence[int], int]], freed: list[list[int]]) -> None:
-        """Take back the latest `release_all`, as far as it got."""
-        for (blocks, _), back in reversed(list(zip(tables, freed, strict=True))):
-            if back is not _NOT_YET:
-                self.retake(blocks, back)
+    def name(self, block: int, key: bytes) -> None:
+        """`block` is full now: give it its key."""
+        self.index.add({block: key})
+        self.keys[block] = key
+
+    def num_held_with_key(self) -> int:
+        """Cached blocks that somebody holds."""
+        return sum(1 for count, key in zip(self.ref_counts, self.keys, strict=False) if count and key)
 
     def reset(self) -> None:
         """Forget every key. The free blocks keep their order."""
         keys: list[bytes | None] = [None] * len(self.keys)
         self.keys, self.index = keys, PrefixIndex()
 
-    def _by_key(self, freed: list[int]) -> tuple[list[int], list[int]]:
-        """Those without a key, head before tail, and those with one, tail before head.
+    # ---- inside ------------------------------------------------------------------------------
 
-        In a table those with a key come first: a block gets its key when it is full.
-        """
-        keys, cut = self.keys, len(freed)
-        if not keys:
-            return freed, []
-        while cut and keys[freed[cut - 1]] is None:
+    def _pass_on(
+        self,
+        victims: Sequence[int],
+        revived: Sequence[int],
+        named: Mapping[int, bytes],
+        by: tuple[Hashable, int | None],
+    ) -> None:
+        """`victims` lose their keys, the `named` get theirs, and nobody evicts victims and `revived` now."""
+        keys, index = self.keys, self.index
+        going, emptied, naming = [*victims, *revived], iter(victims), iter(named.items())
+        try:
+            if named:
+                index.add(named)
+            if victims:
+                index.remember([keys[block] for block in victims], by)
+            if going:
+                self.eviction.remove(going)
+        except BaseException:
+            index.take_back(named, keys)
+            self._repair(free=going)
+            raise
+        index.forget(emptied, keys, named)
+        for block, key in naming:
+            keys[block] = key
+
+    def _num_cached(self, freed: Sequence[int]) -> int:
+        """How many of the blocks have a key: in what is `freed_by` something they come first."""
+        cut = len(freed) if self.keys else 0
+        while cut and self.keys[freed[cut - 1]] is None:
             cut -= 1
-        cached = freed[:cut]
-        cached.reverse()
-        return freed[cut:], cached
+        return cut
 
-    def _withdraw(self, bare: list[int], cached: list[int]) -> None:
-        """From the stack's top, and from the policy as far as they got there."""
-        del self._returned[len(self._returned) - len(bare) :]
+    def _repair(self, free: Sequence[int] = (), held: Sequence[int] = ()) -> None:
+        """Let the policy have the blocks that are `free`, and not those `held`, however far it got."""
         there = set(self.eviction)
-        self.eviction.remove([block for block in cached if block in there])
+        self.eviction.add([block for block in free if block not in there], DEFAULT_PRIORITY)
+        self.eviction.remove([block for block in held if block in there])

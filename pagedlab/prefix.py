@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 KEY_BYTES = 16
 _EMPTY = blake2b(digest_size=KEY_BYTES)
@@ -81,7 +81,7 @@ class PrefixIndex:
     """From keys to blocks. Blocks of equal content stand side by side, the earliest first."""
 
     def __init__(self) -> None:
-        self._blocks: dict[bytes, int | OrderedDict[int, None]] = {}  # an int while there is only one
+        self._blocks: dict[bytes | None, int | OrderedDict[int, None]] = {}  # an int while there is only one
         self.parents: set[bytes] = set()  # of first blocks: one for each salt seen
         # Evicted keys in two generations: a young one that is full becomes the old one. A key that came back
         # is still here, but also among the blocks, and these are asked first.
@@ -93,62 +93,53 @@ class PrefixIndex:
         there = self._blocks.get(key)
         return next(iter(there)) if isinstance(there, OrderedDict) else there
 
-    def add_one(self, key: bytes, block: int) -> None:
-        """`key` is that of `block` from now on."""
-        there = self._blocks.setdefault(key, block)
-        if isinstance(there, OrderedDict):
-            there[block] = None
-        elif there != block:
-            self._blocks[key] = OrderedDict.fromkeys((there, block))
+    def add(self, named: Mapping[int, bytes]) -> None:
+        """Each of these blocks is found by its key from now on."""
+        for block, key in named.items():
+            there = self._blocks.setdefault(key, block)
+            if isinstance(there, OrderedDict):
+                there[block] = None
+            elif there != block:
+                self._blocks[key] = OrderedDict.fromkeys((there, block))
 
-    def add(self, keys: Sequence[bytes], blocks: Sequence[int]) -> None:
-        """`add_one` for each pair, or for none of them."""
-        index = self._blocks
-        try:
-            for key, block in zip(keys, blocks, strict=True):
-                if index.setdefault(key, block) is not block:
-                    self.add_one(key, block)
-        except BaseException:
-            self.remove([pair for pair in zip(keys, blocks, strict=True) if self._has(*pair)])
-            raise
+    def take_back(self, named: Mapping[int, bytes], keys: Sequence[bytes | None]) -> None:
+        """Undo an `add`, however far it got; `keys` are those that the blocks had before it."""
+        for block, key in named.items():
+            there = self._blocks.get(key)
+            if keys[block] != key and (block in there if isinstance(there, OrderedDict) else there == block):
+                self.forget([block], {block: key}, {})
 
-    def remove(self, named: Iterable[tuple[bytes | None, int]], again: Sequence[int] = ()) -> None:
-        """These are no longer the keys of these blocks. Allocates nothing.
+    def forget(self, blocks: Iterable[int], keys: Any, named: Mapping[int, bytes]) -> None:
+        """These blocks lose their `keys`; one that `named` gives its own again becomes the latest of it.
 
-        The blocks `again` lose their key and get it again: each is the latest of its kind.
+        Allocates no memory.
         """
         index = self._blocks
-        for key, block in named:
-            if key is None:
+        for block in blocks:
+            key, keys[block] = keys[block], None
+            if key is None:  # since a reset
                 continue
             there = index[key]
-            if isinstance(there, OrderedDict):
-                if again and block in again:
+            if named.get(block) == key:
+                if isinstance(there, OrderedDict):
                     there.move_to_end(block)
-                    continue
+            elif isinstance(there, OrderedDict):
                 del there[block]
-                if there:
-                    continue
-            elif again and block in again:
-                continue
-            del index[key]
+                if not there:
+                    del index[key]
+            else:
+                del index[key]
 
     def remember(self, keys: Iterable[bytes | None], by: tuple[Hashable, int | None]) -> None:
-        """These keys are about to be evicted: for whom, and by which event."""
+        """These keys are about to be evicted; `by` is what `Evicted` says of it."""
         if len(self._young) >= REMEMBERED:
             self._young, self._old = {}, self._young
-        young = self._young
-        for key in keys:
-            young[key] = by
+        self._young.update(dict.fromkeys(keys, by))
 
     def eviction_of(self, key: bytes) -> Evicted | None:
         """When a key that is not in the index was evicted, None if it never was (or long ago)."""
         by = self._young.get(key) or self._old.get(key)
         return by and Evicted(*by)
-
-    def _has(self, key: bytes, block: int) -> bool:
-        there = self._blocks.get(key)
-        return block in there if isinstance(there, OrderedDict) else there == block
 
     def longest_hit(self, keys: list[bytes], released: Callable[[int], int]) -> tuple[int, list[int]]:
         """How many leading blocks need not be computed, and those of them that are still looked at.

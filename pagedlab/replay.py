@@ -75,7 +75,7 @@ class PoolState:
             case changes.CopyOnWrite(seq_id, entry, source, target):
                 _require(self.tables[seq_id][entry] == source, f"entry {entry} is another block")
                 fill = self._fill[source]
-                self._drop(seq_id, (source,), ())
+                self._release(seq_id, (source,), ())
                 self._take(seq_id, (target,))
                 self.tables[seq_id][entry], self._fill[target] = target, fill
                 return [source, target]
@@ -89,11 +89,11 @@ class PoolState:
                 table, entries = self.tables[seq_id], slice(entry, entry + len(blocks))
                 _require(table[entries] == list(blocks), f"these entries are {table[entries]}")
                 table[entries] = [-1] * len(blocks)
-                return self._drop(seq_id, blocks, released)
+                return self._release(seq_id, blocks, released)
             case changes.Free(seq_id, released) | changes.Preempt(seq_id, "recompute", _, released):
                 del self.num_tokens[seq_id]
                 table = [] if self.swapped.pop(seq_id, None) is not None else self.tables.pop(seq_id)
-                return self._drop(seq_id, table, released)
+                return self._release(seq_id, table, released)
             case changes.Preempt(seq_id, _, _, released, copies):
                 return self._swap_out((seq_id,), copies, released)
             case changes.SwapOut(seq_ids, copies, released):
@@ -153,15 +153,19 @@ class PoolState:
             holders.append(seq_id)
         return held
 
-    def _drop(self, seq_id: SeqId, blocks: Sequence[int], released: Sequence[int]) -> list[int]:
-        """Let blocks go, of which nobody else holds the `released`."""
-        dropped, freed = [block for block in blocks if block >= 0], []
+    def _drop(self, seq_id: SeqId, blocks: Sequence[int]) -> list[int]:
+        dropped = [block for block in blocks if block >= 0]
         for block in dropped:
             self.holders[block].remove(seq_id)
             if not self.holders[block]:
                 del self.holders[block]
                 self._fill.pop(block, None)
-                freed.append(block)
+        return dropped
+
+    def _release(self, seq_id: SeqId, blocks: Sequence[int], released: Sequence[int]) -> list[int]:
+        """Let blocks go, of which nobody else holds the `released`."""
+        dropped = self._drop(seq_id, blocks)
+        freed = [block for block in dropped if block not in self.holders]
         _require(freed == list(released), f"nobody else holds {freed}")
         return dropped
 
@@ -169,15 +173,13 @@ class PoolState:
         away, hosted = {-1: -1, **dict(copies)}, {b for table in self.swapped.values() for b in table}
         _require(hosted.isdisjoint(target for _, target in copies), "host blocks are taken")
         touched: list[int] = []
-        freed: list[int] = []
         for seq_id in seq_ids:
             table = self.tables.pop(seq_id)
             stored = -(-self.num_tokens[seq_id] // self.block_size)  # blocks held ahead stay behind
             self.swapped[seq_id] = [away[block] for block in table[:stored]]
-            alone = [block for block in table if block >= 0 and len(self.holders[block]) == 1]
-            touched += self._drop(seq_id, table, alone)
-            freed += alone
-        _require(freed == list(released), f"nobody else holds {freed}")
+            touched += self._drop(seq_id, table)
+        freed = {block for block in touched if block not in self.holders}
+        _require(freed == set(released), f"nobody else holds {sorted(freed)}")
         return touched
 
     def _store(self, seq_id: SeqId, tokens: int) -> list[int]:

@@ -23,26 +23,23 @@ class Waste(NamedTuple):
     @property
     def total(self) -> int:
         """All wasted slots."""
-        return self.reserved + self.internal + self.external
+        return sum(self)
 
 
 class Usage(NamedTuple):
-    """One moment of one pool; all figures but the last two are in slots (one slot: one token)."""
+    """One moment of one pool, in slots (one slot: one token): all of them, held by some sequence, and with a
+    token in them; then blocks that somebody holds, and that more than one hold."""
 
     slots: int
-    """Slots of the whole pool."""
     held: int
-    """Slots that some sequence holds."""
     stored: int
-    """Slots with a token in them."""
     waste: Waste
     blocks_in_use: int
     blocks_shared: int
-    """Blocks held by more than one sequence."""
 
 
 def usage_of(
-    tables: Iterable[tuple[Sequence[int], int]], ref_counts: Sequence[int], num_free: int, block_size: int
+    tables: Iterable[tuple[Sequence[int], int]], ref_counts: Sequence[int], block_size: int
 ) -> Usage:
     """The usage of a paged pool, each physical block counted once, from its tables and their tokens."""
     internal: dict[int, int] = {}  # part-filled block -> empty slots in it
@@ -52,13 +49,7 @@ def usage_of(
         if rest:
             internal[blocks[full]] = block_size - rest
         reserved.update(blocks[full + bool(rest) :])
-    in_use = len(ref_counts) - num_free
-    waste = Waste(reserved=len(reserved) * block_size, internal=sum(internal.values()), external=0)
-    return Usage(
-        slots=len(ref_counts) * block_size,
-        held=in_use * block_size,
-        stored=in_use * block_size - waste.total,
-        waste=waste,
-        blocks_in_use=in_use,
-        blocks_shared=sum(1 for count in ref_counts if count > 1),
-    )
+    waste = Waste(len(reserved) * block_size, sum(internal.values()), 0)
+    in_use = len(ref_counts) - ref_counts.count(0)
+    held, shared = in_use * block_size, in_use - ref_counts.count(1)
+    return Usage(len(ref_counts) * block_size, held, held - waste.total, waste, in_use, shared)

@@ -126,7 +126,7 @@ def test_a_manager_that_cannot_be_says_why(arguments, error, words):
         (lambda m: m.free("Z"), UnknownSequence, "never allocated, or already freed"),
         (lambda m: m.table("Z"), UnknownSequence, "'Z'"),
         (lambda m: m.fork("A", "A"), DuplicateSequence, "'A'"),
-        (lambda m: m.append("A", -1), ValueError, "must not be negative, got -1"),
+        (lambda m: m.append("A", -1), ValueError, "tokens must be at least 0, got -1"),
         (lambda m: m.append("A", 1.5), TypeError, "a count or a sequence of token ids, not 1.5"),
         (lambda m: m.append("A", "abc"), TypeError, "not 'abc'"),
         (lambda m: m.allocate("B", True), TypeError, "not True"),

@@ -206,7 +206,7 @@ class Twin:
     def reset(self) -> None:
         m = self.manager
         held = {b for seq in self.written if seq not in self.away for b in m.table(seq) if b >= 0}
-        away = any(key for held in m._held.values() if held.away for key in held.away.keys)
+        away = any(count and key for count, key in zip(m._host.ref_counts, m._host.keys, strict=False))
         if self.caching and (away or any(m.is_cached(block) for block in held)):
             return self.refused(CacheInUse, m.reset_cache)
         m.reset_cache()
@@ -223,12 +223,11 @@ class Twin:
         """Replay the new events, on the pool's state and on a plain list of free blocks."""
         for event in self.manager.events[self.seen :]:
             match event:
-                case changes.SwapOut(seq_ids, _, released):
-                    for seq in seq_ids:  # each lets go of what nobody after it holds
-                        later = seq_ids[seq_ids.index(seq) + 1 :]
-                        kept = {block for other in later for block in self.state.tables[other]}
-                        self._freed([b for b in self.state.tables[seq] if b in released and b not in kept])
-                case changes.Free(_, released) | changes.Preempt(_, _, _, released):
+                case (
+                    changes.Free(_, released)
+                    | changes.Preempt(_, _, _, released)
+                    | changes.SwapOut(_, _, released)
+                ):
                     self._freed(released)
                 case changes.Release(_, _, _, released):
                     self._freed(released)
