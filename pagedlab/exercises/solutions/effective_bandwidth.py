@@ -9,7 +9,7 @@ def solution(bytes_per_token: float, context_lengths: Sequence[int], step_ms: Se
     """GB/s, 1e9 bytes. The floor, a step's time without any context, drops out of the slope.
 
     >>> round(solution(131_072, [1_000, 2_000, 3_000], [6.5, 6.6, 6.7]), 2)
-    1.31
+    1310.72
     """
     count = len(context_lengths)
     mean_length, mean_ms = sum(context_lengths) / count, sum(step_ms) / count
