@@ -1,0 +1,357 @@
+"""One HTML page from a lesson: it plays, scrubs, steps and takes guesses with the network off and no kernel.
+
+The lesson is run once, in a folder of its own, and what its cells showed is written down: text as text, HTML
+with nothing in it that could run, widgets with the state that they had. `data/page/host.js` then stands in
+for the kernel. Widgets that live in the page go on working; ipywidgets controls, which ask the kernel, are
+shown as they stood and say so.
+
+Several pages may share their scripts and styles: `Assets` with a folder writes each of them once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import html
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pagedlab import _format
+from pagedlab.lab import LabError, shipped_lessons
+
+HELP = "one HTML file from a lesson, to be read with the network off and no kernel"
+TIMEOUT_S = 600
+VIEW = "application/vnd.jupyter.widget-view+json"
+STATE = "application/vnd.jupyter.widget-state+json"
+PLOT = "application/vnd.plotly.v1+json"
+# What is measured in the background belongs into the page: wait for it, as a reader would.
+_SETTLE = """
+import sys as _sys, time as _time
+_until = _time.monotonic() + 120
+while "ipywidgets" in _sys.modules and _time.monotonic() < _until and any(
+    getattr(w, "status", "") or (type(w).__name__ == "Activity" and w.text)
+    for w in list(_sys.modules["ipywidgets.widgets.widget"]._instances.values())
+):
+    _time.sleep(0.1)
+"""
+_TAGS = (
+    *("a", "b", "bdi", "blockquote", "br", "caption", "code", "dd", "del", "details", "div", "dl", "dt"),
+    *("em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p", "pre", "s", "small", "span"),
+    *("strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul"),
+)
+_ATTRIBUTES = {
+    "*": ["class", "id", "title", "role", "aria-label", "style"],
+    "a": ["href"],
+    "details": ["open"],
+    "th": ["scope", "colspan", "rowspan"],
+    "td": ["colspan", "rowspan"],
+}
+_STYLES = ("text-align", "vertical-align", "white-space", "margin", "font-weight")
+
+
+class ExportError(LabError):
+    """The lesson cannot be made into a page; the message says why."""
+
+
+@dataclass
+class Assets:
+    """Where scripts and styles go: into each page, or, with a `folder`, each once into that folder.
+
+    `url` is the folder's address as the pages have it.
+    """
+
+    folder: Path | None = None
+    url: str = "assets"
+    inside: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def add(self, text: str, suffix: str) -> tuple[str, str]:
+        """Take in a file: its name, and its address, "" inside the page."""
+        name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
+        if self.folder is None:
+            self.inside[name] = text
+            return name, ""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / name).exists():
+            (self.folder / name).write_text(text, encoding="utf-8")
+        return name, f"{self.url}/{name}"
+
+    def style(self, text: str) -> str:
+        """The tag of a style sheet."""
+        _, url = self.add(text, ".css")
+        return (
+            f'<link rel="stylesheet" href="{html.escape(url)}">' if url else f"<style>{_inside(text)}</style>"
+        )
+
+    def script(self, text: str, kind: str = "module") -> str:
+        """The tag of a script."""
+        _, url = self.add(text, ".js")
+        address = f' src="{html.escape(url)}"' if url else ""
+        return f'<script type="{kind}"{address}>{"" if url else _inside(text)}</script>'
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and what is in it."""
+
+    lesson: str
+    html: str
+    widgets: int
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        return len(self.html.encode())
+
+
+def find(lesson: str) -> Path:
+    """The notebook of that path, or the shipped lesson whose name begins so ("01"). Raises ExportError."""
+    if Path(lesson).suffix == ".ipynb":
+        if not Path(lesson).is_file():
+            raise ExportError(f"no notebook at {lesson}")
+        return Path(lesson)
+    shipped = sorted(shipped_lessons().glob("*.ipynb"))
+    found = [path for path in shipped if path.stem.startswith(lesson)]
+    if len(found) != 1:
+        names = ", ".join(path.stem for path in shipped)
+        raise ExportError(f"{len(found) or 'no'} lessons begin with {lesson!r}; there are {names}")
+    return found[0]
+
+
+def page(notebook: Path, assets: Assets | None = None, *, timeout: float = TIMEOUT_S) -> Page:
+    """Run a notebook and make a page of it; a cell may take `timeout` seconds.
+
+    Raises ExportError for a notebook that cannot be read or run.
+    """
+    assets = assets or Assets()
+    start = time.monotonic()
+    done = _run(notebook, timeout)
+    state = done.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
+    shown = _Shown(assets, state)
+    body = "\n".join(shown.cell(cell) for cell in done.cells)
+    models = shown.models()
+    title = shown.title or notebook.stem
+    data = {"models": models, "modules": shown.modules}
+    parts = {
+        "title": html.escape(title),
+        "style": "\n".join(
+            assets.style(text) for text in (_own("page.css"), shown.code_style(), *shown.styles)
+        ),
+        "body": body,
+        "data": _json(data),
+        "modules": "\n".join(
+            f'<script type="application/json" id="{name}">{_json(text)}</script>'
+            for name, text in assets.inside.items()
+            if name in shown.modules
+        ),
+        "host": "\n".join(shown.plotly() + [assets.script(_own("host.js"))]),
+    }
+    text = _own("page.html")
+    for name, value in parts.items():
+        text = text.replace(f"<!--{name}-->", value)
+    return Page(notebook.stem, text, len(models), time.monotonic() - start)
+
+
+def _run(notebook: Path, timeout: float) -> Any:
+    """The notebook with its outputs; its own file and its folder stay as they are."""
+    try:
+        import nbclient
+        import nbformat
+        from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    except ImportError as error:
+        raise ExportError(f"a lesson runs in Jupyter, which is not installed: {error}") from error
+    try:
+        content: Any = nbformat.read(notebook, as_version=4)
+    except (OSError, ValueError, AttributeError) as error:
+        raise ExportError(f"{notebook} is no notebook: {error}") from error
+    content.cells.append(nbformat.v4.new_code_cell(_SETTLE))
+    with tempfile.TemporaryDirectory(prefix="pagedlab-export-") as folder:
+        for beside in notebook.parent.glob("*.csv"):
+            shutil.copy(beside, folder)
+        client = nbclient.NotebookClient(
+            content, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
+        try:
+            client.execute()
+        except CellExecutionError as error:
+            raise ExportError(f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}") from error
+        except (TimeoutError, CellTimeoutError, DeadKernelError) as error:
+            raise ExportError(f"{notebook.name}: {str(error) or 'a cell took too long'}") from error
+    content.cells.pop()
+    return content
+
+
+class _Shown:
+    """What cells show, as HTML, and what of the widgets' state that takes."""
+
+    def __init__(self, assets: Assets, state: Mapping[str, Any]) -> None:
+        self.title = ""
+        self.styles: dict[str, None] = {}
+        self.modules: dict[str, str] = {}
+        self._assets, self._state = assets, state
+        self._wanted: dict[str, None] = {}
+        self._plots = 0
+
+    def cell(self, cell: Any) -> str:
+        if cell.cell_type == "markdown":
+            return f'<section class="text">{self._markdown(cell.source)}</section>'
+        if cell.cell_type != "code" or not cell.source.strip():
+            return ""
+        outputs = "".join(self._output(output) for output in cell.outputs)
+        code = f"<details open><summary>Code</summary>{_highlighted(cell.source)}</details>"
+        return f'<section class="cell">{code}<div class="outputs">{outputs}</div></section>'
+
+    def models(self) -> dict[str, Any]:
+        """The state of every widget shown, of all that they hold, and of those that only name others."""
+        self._wanted |= {
+            id: None
+            for id, model in self._state.items()
+            if model["model_name"] in ("LinkModel", "DirectionalLinkModel")
+        }
+        models: dict[str, Any] = {}
+        waiting = list(self._wanted)
+        while waiting:
+            id = waiting.pop()
+            if id in models or id not in self._state:
+                continue
+            model = self._state[id]
+            text = json.dumps(model["state"])
+            waiting += [other for other in self._state if f'"IPY_MODEL_{other}"' in text]
+            models[id] = self._model(model)
+        return models
+
+    def plotly(self) -> list[str]:
+        """The script that draws plotly's figures, if there are any."""
+        if not self._plots:
+            return []
+        from plotly.offline import get_plotlyjs
+
+        return [self._assets.script(get_plotlyjs(), "text/javascript")]
+
+    @staticmethod
+    def code_style() -> str:
+        from pygments.formatters import HtmlFormatter
+
+        light, dark = (
+            HtmlFormatter(style=style).get_style_defs(".code") for style in ("default", "github-dark")
+        )
+        return f"{light}\n[data-theme=dark] {{ {dark} }}"
+
+    def _model(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        state = dict(model["state"])
+        for key, suffix in (("_esm", ".js"), ("_css", ".css")):
+            text = state.pop(key, None)
+            if isinstance(text, str) and suffix == ".js":
+                name, url = self._assets.add(text, suffix)
+                self.modules[name] = url
+                state["_module"] = name
+            elif isinstance(text, str):
+                self.styles[text] = None
+        if "HTML" in model["model_name"]:
+            state["value"] = _clean(state.get("value", ""))
+        kept = {"name": model["model_name"], "state": state}
+        return {**kept, "buffers": model["buffers"]} if model.get("buffers") else kept
+
+    def _output(self, output: Any) -> str:
+        if output.output_type == "stream":
+            return _plain(output.text)
+        data = output.get("data", {})
+        if VIEW in data:
+            self._wanted[data[VIEW]["model_id"]] = None
+            return f'<div class="widget" data-model="{html.escape(data[VIEW]["model_id"])}"></div>'
+        if PLOT in data:
+            self._plots += 1
+            figure = html.escape(json.dumps(data[PLOT], separators=(",", ":")))
+            return f'<div class="plot" role="img" data-figure="{figure}"></div>'
+        if "text/markdown" in data:
+            return f'<div class="text">{self._markdown(data["text/markdown"])}</div>'
+        if "text/html" in data:
+            return f'<div class="text">{_clean(data["text/html"])}</div>'
+        for kind in ("image/svg+xml", "image/png", "image/jpeg"):
+            if kind in data:
+                return (
+                    f'<img alt="{html.escape(data.get("text/plain", ""))}" src="{_image(kind, data[kind])}">'
+                )
+        return _plain(data.get("text/plain", ""))
+
+    def _markdown(self, source: str) -> str:
+        from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+        made = _clean(markdown2html_mistune(source))
+        if not self.title and source.startswith("# "):
+            self.title = source.splitlines()[0][2:].strip()
+        return made.replace(".ipynb", ".html")
+
+
+def _highlighted(source: str) -> str:
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    made: str = highlight(source, PythonLexer(), HtmlFormatter(cssclass="code", wrapcode=True))
+    return made.replace("<pre>", '<pre tabindex="0">', 1)
+
+
+def _clean(text: str) -> str:
+    """HTML with nothing in it that could run or fetch."""
+    import bleach
+    from bleach.css_sanitizer import CSSSanitizer
+
+    styles = CSSSanitizer(allowed_css_properties=_STYLES)
+    cleaned: str = bleach.clean(text, _TAGS, _ATTRIBUTES, css_sanitizer=styles, strip=True)
+    return cleaned
+
+
+def _plain(text: str) -> str:
+    from nbconvert.filters import strip_ansi
+
+    shown = html.escape(strip_ansi(text)).rstrip()
+    return f'<pre class="plain" tabindex="0">{shown}</pre>' if shown else ""
+
+
+def _image(kind: str, data: str) -> str:
+    import base64
+
+    encoded = base64.b64encode(data.encode()).decode() if kind == "image/svg+xml" else data.replace("\n", "")
+    return f"data:{kind};base64,{encoded}"
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element that it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _inside(text: str) -> str:
+    """A script or a style sheet that cannot end its element: there `</` stands in strings alone."""
+    return text.replace("</s", "<\\/s")
+
+
+def _own(name: str) -> str:
+    return (files("pagedlab") / "data" / "page" / name).read_text(encoding="utf-8")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "lesson", metavar="LESSON", help="a notebook's path, or how a lesson's name begins: 01"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: LESSON.html)")
+    text = "put scripts and styles there, once for all pages, instead of into the page"
+    parser.add_argument("--assets", type=Path, metavar="FOLDER", help=text)
+
+
+def command(args: argparse.Namespace) -> int:
+    notebook = find(args.lesson)
+    target = args.output or Path(f"{notebook.stem}.html")
+    assets = Assets(args.assets, args.assets.name) if args.assets else Assets()
+    made = page(notebook, assets)
+    target.write_text(made.html, encoding="utf-8")
+    record = {"file": str(target), "bytes": made.bytes, "widgets": made.widgets, "seconds": made.seconds}
+    told = f"{target}: {_format.size(made.bytes)}, {made.widgets} widgets, made in "
+    print(json.dumps(record, indent=2) if args.json else told + _format.seconds(made.seconds))
+    return 0

@@ -1,0 +1,120 @@
+"""Exported lessons, opened from a file with the network off: they play, scrub, step and take guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pagedlab import export
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def open_page(context: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Page]]:
+    """A shipped lesson as a page, open in a browser without a network; made and opened once."""
+    folder, offline, pages = tmp_path_factory.mktemp("pages"), context.browser.new_context(), {}
+    offline.set_offline(True)
+    offline.set_default_timeout(15_000)
+    complaints: list[str] = []
+
+    def open_(lesson: str) -> Page:
+        if lesson not in pages:
+            path: Path = folder / f"{lesson}.html"
+            path.write_text(export.page(export.find(lesson)).html, encoding="utf-8")
+            page = pages[lesson] = offline.new_page()
+            page.on("pageerror", lambda error: complaints.append(f"{lesson}: {error}"))
+            page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
+            page.on("request", lambda asked: _note(asked.url, path, complaints))
+            page.goto(path.as_uri())
+            page.locator("html[data-ready]").wait_for()
+        assert not complaints
+        return pages[lesson]
+
+    yield open_
+    offline.close()
+    assert not complaints
+
+
+def _note(url: str, path: Path, complaints: list[str]) -> None:
+    if not url.startswith(("blob:", "data:")) and url != path.as_uri():
+        complaints.append(f"asked for {url}")
+
+
+@pytest.mark.parametrize("lesson", ["00", "01"])
+def test_every_widget_of_a_lesson_is_there(open_page: Callable[[str], Page], lesson: str) -> None:
+    page = open_page(lesson)
+    assert page.get_by_text("This widget cannot be shown").count() == 0
+    for place in page.locator("[data-model]").all():
+        assert place.locator("> *").count() > 0
+    expect(page.get_by_text("This page needs no network and no kernel.")).to_be_visible()
+
+
+def test_a_map_plays_scrubs_and_steps(open_page: Callable[[str], Page]) -> None:
+    page = open_page("00")
+    view = page.locator(".pl-block-map")
+    scrub = view.get_by_role("slider", name="Step")
+    scrub.press("End")
+    last = view.get_attribute("data-frame")
+    view.get_by_role("button", name="Step back").click()
+    expect(view).to_have_attribute("data-frame", str(int(last or 0) - 1))
+    scrub.press("Home")
+    view.get_by_role("combobox", name="Speed").select_option("20")
+    view.get_by_role("button", name="Play").click()
+    expect(view).to_have_attribute("data-frame", str(last))
+    view.get_by_role("button", name="A again").click()
+    expect(view.get_by_role("grid", name="Block table of A again")).to_be_visible()
+
+
+def test_a_guess_reveals_the_answer(open_page: Callable[[str], Page]) -> None:
+    page = open_page("01")
+    answer = page.locator(".pl-bar-table", has_text="room for the longest")
+    expect(answer).to_contain_text("Commit to a guess above")
+    question = page.locator(".pl-predict", has_text="room for the longest")
+    question.get_by_role("spinbutton").fill("40")
+    question.get_by_role("button", name="Commit").press("Enter")
+    for heading in ("your guess", "here (computed)", "to compare"):
+        expect(answer.get_by_role("rowheader", name=heading)).to_be_visible()
+
+
+def test_what_asks_a_kernel_is_shown_and_says_so(open_page: Callable[[str], Page]) -> None:
+    page = open_page("01")
+    expect(page.get_by_text("Block size (tokens): 16").first).to_be_visible()
+    expect(page.get_by_text("asks a kernel").first).to_be_visible()
+    expect(page.locator(".pl-bar-table", has_text="One decode step")).to_contain_text("measured")
+    expect(page.locator("[data-status]")).to_have_count(0)
+
+
+def test_the_page_has_a_light_and_a_dark_side(open_page: Callable[[str], Page]) -> None:
+    page = open_page("00")
+    colours = set()
+    for name in ("Dark", "Light"):
+        page.get_by_role("button", name=name, exact=True).click()
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+
+
+def test_pages_that_share_scripts_work_from_a_server(context: Any, tmp_path: Path) -> None:
+    """Browsers load modules beside a page from a server, not from a file."""
+    import functools
+    import threading
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    page_made = export.page(export.find("00"), export.Assets(tmp_path / "assets"))
+    (tmp_path / "00.html").write_text(page_made.html, encoding="utf-8")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/00.html")
+        page.locator("html[data-ready]").wait_for()
+        expect(page.locator(".pl-block-map canvas").first).to_be_visible()
+        page.close()
+        server.shutdown()
