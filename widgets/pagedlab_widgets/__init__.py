@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .bar_table import BarTable, Row, Segment
     from .block_map import BlockMap
     from .chart import Axis, Line, LineChart, Wall
+    from .copy_on_write import CopyOnWriteLab
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
@@ -46,6 +47,7 @@ _HOME = {
     "Axis": "chart",
     "BarTable": "bar_table",
     "BlockMap": "block_map",
+    "CopyOnWriteLab": "copy_on_write",
     "FragmentationExplorer": "explorer",
     "Counts": "trace",
     "Line": "chart",
@@ -72,6 +74,7 @@ __all__ = [
     "Axis",
     "BarTable",
     "BlockMap",
+    "CopyOnWriteLab",
     "Counts",
     "FragmentationExplorer",
     "Line",

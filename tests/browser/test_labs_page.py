@@ -1,0 +1,74 @@
+"""The labs in JupyterLab, by mouse and by keyboard: who may write, what a look-up costs, the two walls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from lab import Notebook
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+SHARING = """
+from pagedlab_widgets import CopyOnWriteLab
+
+lab = CopyOnWriteLab(block_size=4, prompt=10)
+lab
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
+    return open_notebook("labs.ipynb", SHARING)
+
+
+# -- who may write here
+
+
+def test_forks_and_appends_by_mouse_move_the_writer_and_python_sees_it(notebook: Notebook) -> None:
+    lab = notebook.cell(0)
+    lab.get_by_role("button", name="Fork A").click()
+    expect(lab.get_by_text("10 tokens in blocks 0 ×2, 1 ×2, 2 ×2; attention is")).to_have_count(2)
+    lab.get_by_role("button", name="Append to B").click()
+    expect(lab.get_by_text("11 tokens in blocks 0 ×2, 1 ×2, 3; attention is")).to_be_visible()
+    expect(lab.get_by_text("B stored a token: 1 block copied, 32.0 KiB written in")).to_be_visible()
+    notebook.eventually("lab.shown.manager.table('B')", (0, 1, 3))
+    shared = lab.locator(".pl-panel").get_attribute("data-shared")
+    assert shared == "2"
+
+
+def test_the_same_by_keyboard_and_the_focus_stays_where_it_was(notebook: Notebook) -> None:
+    lab = notebook.cell(0)
+    fork = lab.get_by_role("button", name="Fork A")
+    fork.focus()
+    fork.press("Enter")
+    notebook.eventually("lab.sequences", ("A", "B", "C"))
+    expect(lab.get_by_role("button", name="Fork C")).to_be_visible()
+    expect(fork).to_be_focused()
+    lab.get_by_role("button", name="Finish C").press(" ")
+    notebook.eventually("lab.sequences", ("A", "B"))
+    expect(lab.get_by_role("button", name="Fork C")).to_have_count(0)
+
+
+def test_every_mode_has_the_same_story_at_its_own_price(notebook: Notebook) -> None:
+    lab = notebook.cell(0)
+    table = lab.get_by_role("table", name="The same clicks under every mode")
+    expect(table.get_by_role("row").filter(has_text="eager copy")).to_contain_text("6 blocks copied")
+    expect(table.get_by_role("row").filter(has_text="append-only")).to_contain_text("4 tokens computed again")
+    lab.get_by_role("combobox", name="How forks share").select_option("eager copy")
+    expect(lab.get_by_text("eager copy, blocks of 4")).to_be_visible()
+    expect(lab.get_by_text("11 tokens in blocks 3, 4, 5; attention is")).to_be_visible()
+    lab.get_by_role("combobox", name="How forks share").select_option("copy-on-write")
+
+
+def test_a_copy_that_is_left_out_makes_the_answer_wrong(notebook: Notebook) -> None:
+    lab = notebook.cell(0)
+    lab.get_by_role("checkbox", name="Make the copies").uncheck()
+    notebook.eventually("lab.sequences", ("A",))
+    lab.get_by_role("button", name="Sample 3 more").click()
+    notebook.eventually("lab.sequences", ("A", "B", "C", "D"))
+    lab.get_by_role("button", name="Append to B").click()
+    expect(lab.locator("strong", has_text="it read a block that was never copied")).to_have_count(1)
+    lab.get_by_role("checkbox", name="Make the copies").check()
+    notebook.eventually("lab.sequences", ("A",))
