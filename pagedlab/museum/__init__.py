@@ -9,7 +9,7 @@ One token too many (vllm pull request 936, review). A fix ...
 >>> museum.killed(museum.naive, exhibit.faulty), museum.killed(museum.careful, exhibit.faulty)
 (False, True)
 >>> print(museum.smallest_failing(exhibit.faulty))
-Batch(lengths=[1], block_size=2)
+Batch(lengths=[1])
 
 kernels    the sound ones, in plain torch: no Triton, no GPU
 batches    inputs by a few numbers, with poison where nobody may look
