@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
     from .names import AccessibleNames, named
+    from .own_allocator import own_trace
     from .predict import Predict
     from .ranks_view import RanksView
     from .trace import Counts, Trace, TraceBuilder
@@ -63,6 +64,7 @@ _HOME = {
     "card": "lesson",
     "contiguous_trace": "encode",
     "named": "names",
+    "own_trace": "own_allocator",
     "paged_trace": "encode",
     "source": "lesson",
     "waste_curve": "lesson",
@@ -90,6 +92,7 @@ __all__ = [
     "card",
     "contiguous_trace",
     "named",
+    "own_trace",
     "paged_trace",
     "source",
     "waste_curve",
