@@ -85,11 +85,6 @@ def test_it_names_figures_claims_and_exercises_that_exist(notebook):
         assert exercise in exercises.names()
 
 
-def test_every_lesson_is_named_on_the_start_page():
-    start = prose(NOTEBOOKS[0])
-    assert not [path.name for path in NOTEBOOKS[1:] if path.name not in start]
-
-
 def test_the_glossary_is_in_alphabetical_order():
     terms = re.findall(r"^### (.+)$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
     assert terms == sorted(terms, key=str.lower)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .block_map import BlockMap
     from .chart import Axis, Line, LineChart, Wall
     from .copy_on_write import CopyOnWriteLab
+    from .course import course
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
@@ -63,6 +64,7 @@ _HOME = {
     "beside": "lesson",
     "card": "lesson",
     "contiguous_trace": "encode",
+    "course": "course",
     "named": "names",
     "own_trace": "own_allocator",
     "paged_trace": "encode",
@@ -91,6 +93,7 @@ __all__ = [
     "beside",
     "card",
     "contiguous_trace",
+    "course",
     "named",
     "own_trace",
     "paged_trace",
