@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .bar_table import BarTable, Row, Segment
     from .block_map import BlockMap
     from .chart import Axis, Line, LineChart, Wall
+    from .contents import course
     from .copy_on_write import CopyOnWriteLab
-    from .course import course
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
@@ -64,7 +64,7 @@ _HOME = {
     "beside": "lesson",
     "card": "lesson",
     "contiguous_trace": "encode",
-    "course": "course",
+    "course": "contents",
     "named": "names",
     "own_trace": "own_allocator",
     "paged_trace": "encode",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pagedlab.progress import Progress, record_check
 from pagedlab_widgets import course
-from pagedlab_widgets.course import lessons
+from pagedlab_widgets.contents import lessons
 
 OURS = Path(__file__).parents[2] / "lessons"
 
