@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pagedlab.layouts import EngineLayout, as_layout
 from pagedlab_kernels import copy_blocks, dequantise, write_kv
 from pagedlab_kernels.checks import check_scale
 from pagedlab_kernels.ids import check_range, integers
@@ -116,6 +117,22 @@ class PagedKVCache:
                 rows = dequantise(rows, scale[blocks] if isinstance(scale, torch.Tensor) else scale)
             found.append(rows.flatten(0, 1)[:num_tokens])
         return found[0], found[1]
+
+    def as_layout(self, engine: str) -> EngineLayout:
+        """The same cache as an engine keeps it, with its documented addresses and its form of the table.
+
+        `engine` is "vllm", "vllm-cpu", "flashinfer", "flash-attn" (version 2), "flash-attn-3", "tensorrt-llm"
+        or "flex-attention". The tensors are views where the engine's layout allows it, else a copy, and
+        `copied` says which. Raises `ValueError` for another engine, and with the engine's rule for a block or
+        head size that it does not take; a scale for each token has no common form and is refused, too.
+
+        >>> print(PagedKVCache(4, 16, num_kv_heads=2, head_dim=64).as_layout("tensorrt-llm"))
+        TensorRT-LLM: a copy: what is written to the cache later is not in it
+          pool [4, 2, 2, 16, 64], strides [4096, 2048, 1024, 64, 1]
+          key: number (((block * 2 + 0) * 2 + head) * 16 + offset) * 64 + element
+          value: number (((block * 2 + 1) * 2 + head) * 16 + offset) * 64 + element
+        """
+        return as_layout(self, engine)
 
 
 def _integer(value: Any, name: str) -> int:
