@@ -13,11 +13,12 @@ the module.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pagedlab import _format, machine, timing
+from pagedlab import _format, timing
 from pagedlab.comparison import COLD, FEWEST_ROUNDS, Comparison
 from pagedlab.timing import Case
 from pagedlab_kernels import backends, contiguous_attention, paged_attention
@@ -82,6 +83,13 @@ def kernel_for(device: str) -> str:
     )
 
 
+def clock_for(device: str) -> timing.Clock:
+    """What times work on one thread, or on a GPU."""
+    if device == "cuda":
+        return timing.CudaClock()
+    return timing.HostClock() if sys.platform == "win32" else timing.CpuTimeClock()
+
+
 class Decode:
     """One batch in memory, and cases of `timing.compare` over it.
 
@@ -96,8 +104,6 @@ class Decode:
 
         self.sizes, self.device = sizes, device()
         self.kernel = kernel_for(self.device)
-        # One core is left to the rest of the machine: a thread that waits for its core holds up all others.
-        self.threads = max(1, machine.usable_cores() - 1)
         self._random = torch.Generator().manual_seed(seed)
         # Slots for the widest cut: the last block of a sequence may be part filled.
         slots = sizes.seqs * -(-sizes.tokens // 256) * 256
@@ -168,12 +174,16 @@ class Decode:
         seed: int = 0,
         what: str = "",
     ) -> Comparison:
-        """Time such cases on `threads` threads; the first is the baseline, the reader the limit."""
+        """Time such cases; the first is the baseline, the reader the limit.
+
+        On a CPU one thread does the work and its CPU time counts, so that a machine with other things to do
+        comes to the same ratios.
+        """
         import torch
 
         listed = list(cases)
         threads_before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         try:
             return timing.compare(
                 listed,
@@ -182,7 +192,7 @@ class Decode:
                 what=f"{what or self.sizes}; kernel: {self.kernel}",
                 repeats=rounds,
                 seed=seed,
-                clock=timing.CudaClock() if self.device == "cuda" else None,
+                clock=clock_for(self.device),
             )
         finally:
             torch.set_num_threads(threads_before)

@@ -53,6 +53,7 @@ __all__ = [
     "Case",
     "CaseFailed",
     "Clock",
+    "CpuTimeClock",
     "Comparison",
     "CudaClock",
     "HostClock",
@@ -114,6 +115,16 @@ class HostClock:
 
             self._filler = np.zeros(machine.beyond_caches() // 8)
         self._filler.max()  # reading is enough: a cache makes room for what is read
+
+
+class CpuTimeClock(HostClock):
+    """The CPU time of this process: what other work on the machine takes is not in it. For work on one
+    thread, because the times of several would add up; on Windows too coarse to be of use."""
+
+    name = "CPU time"
+
+    def __init__(self) -> None:
+        super().__init__(time.process_time)
 
 
 class CudaClock:

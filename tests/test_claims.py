@@ -112,7 +112,7 @@ def test_rounds_are_added_until_a_verdict_is_told():
 BOTH_LAYOUTS = [
     f"{layout} {size} {order}"
     for layout in ("HND", "NHD")
-    for size in (1, 16)
+    for size in (1, 64)
     for order in access_pattern.ORDERS
 ]
 COUNTED = {1: (160, 800), 8: (20, 100), 16: (10, 50)}
@@ -140,14 +140,20 @@ def _short(at_64: float, jitter=QUIET) -> Comparison:
     )
 
 
-def _served(**gain: float) -> list[Served]:
-    """Tokens a second of paged over each opponent, the same on two workloads."""
+def _served(cost: float, **gain: float) -> list[Served]:
+    """Tokens a second on two workloads: what the kernel takes, and paged over each opponent without it."""
     runs = [
         Served(name, policy.replace("_", "-"), 10, 100 / value)
         for name in "ab"
         for policy, value in gain.items()
     ]
-    return [Served(name, "paged", 20, 100) for name in "ab"] + runs
+    free = gains_exceed_overhead.FREE
+    paged = [
+        Served(name, policy, 20, tokens)
+        for name in "ab"
+        for policy, tokens in ((free, 100), ("paged", 100 - cost))
+    ]
+    return [*paged, *runs]
 
 
 def _ways(shared: float, once: float, jitter=QUIET) -> Comparison:
@@ -168,7 +174,7 @@ TABLE = {
     ],
     access_pattern: [
         ((_orders(HND_1=1.5, NHD_1=1.4),), HOLDS_WHEN),
-        ((_orders(HND_1=1.5, NHD_1=1.4, HND_16=1.2, NHD_16=1.2),), HOLDS),
+        ((_orders(HND_1=1.5, NHD_1=1.4, HND_64=1.2, NHD_64=1.2),), HOLDS),
         ((_orders(),), FAILS),
         ((_orders(NOISY),), UNTOLD),
     ],
@@ -179,10 +185,10 @@ TABLE = {
         ((_short(1.05, NOISY), (16, 64),), UNTOLD),
     ],
     gains_exceed_overhead: [
-        ((_served(reserve=5, power_of_two=2, exact=1.6), sweep(b16=1.15),), HOLDS),
-        ((_served(reserve=5, power_of_two=1.2, exact=1.0), sweep(b16=1.15),), HOLDS_WHEN),
-        ((_served(reserve=0.9, power_of_two=0.8, exact=0.7), sweep(b16=9),), FAILS),
-        ((_served(reserve=5, power_of_two=1, exact=1), sweep(NOISY, b16=1.2),), UNTOLD),
+        ((_served(3, reserve=5, power_of_two=1.2, exact=1.1), sweep(b16=1.15)), HOLDS),
+        ((_served(3, reserve=5, power_of_two=1.2, exact=1.0), sweep(b16=1.15)), HOLDS_WHEN),
+        ((_served(60, reserve=1.5, power_of_two=1.2, exact=1.0), sweep(b16=9)), FAILS),
+        ((_served(3, reserve=5, power_of_two=1.2, exact=1.0), sweep(NOISY, b16=1.2)), UNTOLD),
     ],
     short_blocks: [
         ((range(50, 101), (8, 16, 64),), HOLDS_WHEN),
@@ -314,6 +320,10 @@ def test_a_claim_runs_and_its_verdict_is_plain_data(claim, monkeypatch):
 def test_a_kernel_that_is_charged_more_serves_less():
     cheap, dear = (gains_exceed_overhead.serve("azure-code", "paged", cost, 300) for cost in (1.0, 3.0))
     assert dear.tokens_per_s < cheap.tokens_per_s and dear.running == cheap.running
+    assert (
+        gains_exceed_overhead.serve("azure-code", gains_exceed_overhead.FREE, 1.0, 300).running
+        == cheap.running
+    )
 
 
 @pytest.mark.parametrize("size", [16, 256])

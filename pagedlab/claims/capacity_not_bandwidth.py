@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pagedlab import gpus, models, sizing, waste, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, sizes_text, slower
-from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 from pagedlab.decoding import READER, TWIN
 
@@ -70,15 +70,7 @@ def judge(comparison: Comparison, gains: Mapping[str, float]) -> Verdict:
             "tokens that fit beside Llama-3.1-8B on an H100, paged or not", fit.tokens, "", "computed"
         )
     )
-    return Verdict(
-        ID,
-        outcome,
-        tuple(conditions),
-        tuple(measured),
-        figures(*ROWS),
-        comparison.device,
-        records=(comparison,),
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison])
 
 
 CLAIM = Claim(ID, "paging buys capacity, not bandwidth", run)

@@ -13,7 +13,7 @@ from pagedlab import waste, workloads
 from pagedlab._format import percent
 from pagedlab.claims import reading
 from pagedlab.claims.reading import MARGIN
-from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 
 ID = "default-16"
@@ -71,24 +71,16 @@ def judge(comparison: Comparison, held: Mapping[str, Mapping[int, float]]) -> Ve
         for name, cost in costs.items()
     )
     chart = Chart("Memory x time", "block size (tokens)", "cost / cheapest", lines)
-    return Verdict(
-        ID, outcome, tuple(conditions), measured, figures(*ROWS), comparison.device, chart, (comparison,)
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison], chart)
 
 
 def _balanced(comparison: Comparison, slots: Mapping[int, float]) -> bool | None:
     """Whether no block size is cheaper than the default by more than `MARGIN`; None when none can tell."""
-    more = [
-        [
-            end * slots[DEFAULT] / slots[size]
-            for end in comparison.interval(f"paged {DEFAULT}", f"paged {size}")
-        ]
-        for size in slots
-        if size != DEFAULT
-    ]
-    if any(low > 1 + MARGIN for low, _ in more):
+    times = {size: comparison.interval(f"paged {DEFAULT}", f"paged {size}") for size in slots}
+    more = {size: [end * slots[DEFAULT] / slots[size] - 1 for end in ends] for size, ends in times.items()}
+    if any(low > MARGIN for low, _ in more.values()):
         return False
-    return True if all(high < 1 + 2 * MARGIN for _, high in more) else None
+    return True if all(high < 2 * MARGIN for _, high in more.values()) else None
 
 
 CLAIM = Claim(ID, "16 tokens, vLLM's default, is the balanced block size", run)

@@ -14,7 +14,7 @@ from pagedlab import decoding
 from pagedlab._format import percent
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, slower
-from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 
 ID = "fewer-bytes"
@@ -78,15 +78,7 @@ def judge(comparison: Comparison, errors: Mapping[str, float]) -> Verdict:
         Measurement(f"largest difference from the fp32 answer, {name}", error, "", "measured")
         for name, error in errors.items()
     ]
-    return Verdict(
-        ID,
-        outcome,
-        tuple(conditions),
-        tuple(measured),
-        figures(*ROWS),
-        comparison.device,
-        records=(comparison,),
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison])
 
 
 CLAIM = Claim(ID, "fewer KV heads, quantisation and compression cut the bytes read", run)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pagedlab import _format
 from pagedlab.claims import reading
 from pagedlab.claims.reading import MARGIN, ratio, sizes_text, slower
-from pagedlab.claims.verdict import Chart, Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Chart, Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 from pagedlab.decoding import TWIN
 
@@ -67,16 +67,7 @@ def judge(comparison: Comparison) -> Verdict:
         "time / contiguous",
         (reading.time_line(comparison, cases),),
     )
-    return Verdict(
-        ID,
-        outcome,
-        (condition, twin),
-        (*measured, *counted),
-        figures(*ROWS),
-        comparison.device,
-        chart,
-        (comparison,),
-    )
+    return reading.told(ID, outcome, [condition, twin], [*measured, *counted], ROWS, [comparison], chart)
 
 
 CLAIM = Claim(ID, "every step looks up physical blocks before it reads K and V, and pays for it", run)

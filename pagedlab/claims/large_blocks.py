@@ -14,7 +14,7 @@ import numpy as np
 from pagedlab import waste, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import MARGIN, ratio, slower
-from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 from pagedlab.workloads import Workload
 
@@ -56,10 +56,8 @@ def judge(comparison: Comparison, spread: Mapping[int, float], alike: Mapping[in
         conditions = [
             f"lengths are spread: where all are 512, blocks of {largest} waste as little as blocks of {USUAL}"
         ]
-    if better:
-        conditions.append(
-            f"the gain ends at about {flat} tokens a block: larger ones are within {MARGIN:.0%} of it"
-        )
+    if better and flat < largest:
+        conditions.append(f"from {flat} tokens a block on, larger ones gain less than {MARGIN:.0%}")
     measured = [
         ratio(comparison, f"paged {size}", f"time, blocks of {size}, of {USUAL}", usual) for size in sizes[1:]
     ] + [
@@ -77,16 +75,7 @@ def judge(comparison: Comparison, spread: Mapping[int, float], alike: Mapping[in
         Line("waste, % of slots", tuple((float(size), spread[size]) for size in sizes), "computed"),
     )
     chart = Chart("Large blocks: time and waste", "block size (tokens)", "%", lines, log_y=True)
-    return Verdict(
-        ID,
-        outcome,
-        tuple(conditions),
-        tuple(measured),
-        figures(*ROWS),
-        comparison.device,
-        chart,
-        (comparison,),
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison], chart)
 
 
 CLAIM = Claim(ID, "blocks of 32 and more read better, but are sure to waste more at the boundary", run)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pagedlab import _format, decoding
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, slower
-from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 from pagedlab.timing import Case
 from pagedlab_kernels import paged_attention
@@ -61,38 +61,27 @@ def judge(comparison: Comparison, moved: dict[str, int], difference: float) -> V
         for name, size in moved.items()
     ]
     measured += [ratio(comparison, name, f"time, {name}, of {PRIVATE}") for name in (SHARED, ONCE)]
-    return Verdict(
-        ID,
-        outcome,
-        tuple(conditions),
-        tuple(measured),
-        figures(*ROWS),
-        comparison.device,
-        records=(comparison,),
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison])
 
 
 class Batch:
     """`seqs` sequences of `prefix` tokens in common and `own` tokens each, in one pool, and a step over them.
 
-    `prefix` is a power of two, at least `BLOCK`.
+    `prefix` is a multiple of `BLOCK`.
     """
 
     def __init__(self, seqs: int, prefix: int, own: int) -> None:
         import torch
 
         self.decode = decode = decoding.Decode(decoding.Sizes(seqs, prefix + own))
-        self._prefix, self._head = prefix, prefix // BLOCK
+        self._prefix, head = prefix, prefix // BLOCK
         self._key, self._value = (decode.blocks(buffer, BLOCK) for buffer in (decode.key, decode.value))
         self._private = table = decode.table(BLOCK)
-        common = table[:1, : self._head]
+        common = self._common = table[:1, :head].contiguous()
         for pool in (self._key, self._value):  # every copy of the prefix holds the same values
-            pool[table[1:, : self._head].long()] = pool[common[0].long()]
-        self._own = table[:, self._head :].contiguous()
+            pool[table[1:, :head].long()] = pool[common[0].long()]
+        self._own = table[:, head:].contiguous()
         self._shared = torch.cat([common.expand(seqs, -1), self._own], 1)
-        # The prefix alone, a part for each thread: a kernel shares out sequences among threads, not tokens.
-        parts = min(1 << decode.threads.bit_length() - 1, self._head)
-        self._parts = common.view(parts, -1)
         token = decode.sizes.token_bytes
         each = seqs * (prefix + own) * token
         # A shared block that stays in a cache comes from memory once, but nobody can count on that.
@@ -113,15 +102,14 @@ class Batch:
         from pagedlab_kernels.reference import merge
 
         query, lengths = self.decode.query, self.decode.lengths
-        (seqs, _, dim), heads, parts = query.shape, self.decode.sizes.kv_heads, len(self._parts)
+        (seqs, _, dim), heads = query.shape, self.decode.sizes.kv_heads
         together = query.view(seqs, heads, -1, dim).transpose(0, 1).reshape(1, -1, dim)
-        each = lengths.new_full((parts,), self._prefix // parts)
-        out, lse = self._attend(together.expand(parts, -1, -1), self._parts, each)
-        # [parts, kv_heads * seqs * group, ...] becomes [parts, seqs, q_heads, ...]
-        out = out.view(parts, heads, seqs, -1, dim).transpose(1, 2).reshape(parts, *query.shape)
-        lse = lse.view(parts, heads, seqs, -1).transpose(1, 2).reshape(parts, *query.shape[:2])
+        out, lse = self._attend(together, self._common, lengths.new_full((1,), self._prefix))
+        # [1, kv_heads * seqs * group, ...] becomes [seqs, q_heads, ...]
+        out = out.view(heads, seqs, -1, dim).transpose(0, 1).reshape(query.shape)
+        lse = lse.view(heads, seqs, -1).transpose(0, 1).reshape(query.shape[:2])
         own_out, own_lse = self._attend(query, self._own, lengths - self._prefix)
-        return merge(torch.cat([out, own_out[None]]), torch.cat([lse, own_lse[None]]))[0]
+        return merge(torch.stack([out, own_out]), torch.stack([lse, own_lse]))[0]
 
     def _attend(self, query: Tensor, table: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         found: Any = paged_attention(

@@ -8,9 +8,10 @@ verdict, and it says what one would take.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from pagedlab import _format, decoding, timing
-from pagedlab.claims.verdict import Line, Measurement, Outcome, Verdict, figures
+from pagedlab import _format, decoding, machine, timing
+from pagedlab.claims.verdict import Chart, Line, Measurement, Outcome, Verdict, figures
 from pagedlab.comparison import FEWEST_ROUNDS, Comparison
 from pagedlab.decoding import Decode, Sizes
 from pagedlab.timing import Case
@@ -41,11 +42,15 @@ def settle(
 
 
 def batch(quick: bool) -> Decode:
-    """The batch that most claims time: 64 MiB of K and V when quick, else 512 MiB; 8 times that on a GPU."""
-    seqs, tokens, heads = (8, 2048, 4) if quick else (16, 4096, 8)
-    if decoding.device() == "cuda":
-        return Decode(Sizes(16 * seqs, tokens, heads, 4 * heads, dtype="bfloat16"))
-    return Decode(Sizes(seqs, tokens, heads, 4 * heads))
+    """The batch that most claims time: K and V of twice the largest cache found (64 MiB at least), eight
+    times that when not quick, or what fits into an eighth of the memory."""
+    heads, head_dim = (4, 128) if quick else (8, 128)
+    dtype = "bfloat16" if decoding.device() == "cuda" else "float32"
+    one = Sizes(1, 1, heads, 4 * heads, head_dim, dtype)
+    size = min(machine.beyond_caches() * (1 if quick else 8), (machine.memory() or 2**33) // 8)
+    seqs = 8 if quick else 16
+    tokens = max(1, size // seqs // one.token_bytes // 256) * 256
+    return Decode(replace(one, seqs=seqs, tokens=tokens))
 
 
 def sweep(quick: bool, sizes: Iterable[int], judge: Callable[[Comparison], Verdict]) -> Verdict:
@@ -92,16 +97,30 @@ def time_line(comparison: Comparison, cases: Mapping[int, str], name: str = "pag
     return Line(f"{name}, time / contiguous", points, "measured")
 
 
-def unreadable(claim: str, comparison: Comparison, rows: Iterable[str]) -> Verdict:
+def told(
+    claim: str,
+    outcome: Outcome,
+    conditions: Sequence[str],
+    measured: Sequence[Measurement],
+    rows: Sequence[str],
+    records: Sequence[Comparison],
+    chart: Chart | None = None,
+) -> Verdict:
+    """A verdict that rests on comparisons; `rows` are published ones by id."""
+    device = records[0].device
+    return Verdict(
+        claim, outcome, tuple(conditions), tuple(measured), figures(*rows), device, chart, tuple(records)
+    )
+
+
+def unreadable(claim: str, comparison: Comparison, rows: Sequence[str]) -> Verdict:
     """No verdict, and what it would take."""
     noise = _format.percent(comparison.noise_floor)
     need = (
         f"nothing can be told at a noise floor of {noise} over {comparison.rounds} rounds: "
         "stop other work on this machine and run it again"
     )
-    return Verdict(
-        claim, Outcome.NOT_MEASURABLE, (need,), (), figures(*rows), comparison.device, records=(comparison,)
-    )
+    return told(claim, Outcome.NOT_MEASURABLE, [need], [], rows, [comparison])
 
 
 def sizes_text(sizes: Iterable[int]) -> str:

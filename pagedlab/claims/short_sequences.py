@@ -15,7 +15,7 @@ import numpy as np
 from pagedlab._format import significant
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio
-from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
 from pagedlab.decoding import Decode, Sizes
 
@@ -76,16 +76,7 @@ def judge(comparison: Comparison, lengths: Sequence[int]) -> Verdict:
         for side in floors
     )
     chart = Chart("Floor and slope", "tokens in each sequence", "us a call", lines, log_y=True)
-    return Verdict(
-        ID,
-        outcome,
-        tuple(conditions),
-        tuple(measured),
-        figures(*ROWS),
-        comparison.device,
-        chart,
-        (comparison,),
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [comparison], chart)
 
 
 def _fit(comparison: Comparison, side: str, lengths: Sequence[int]) -> tuple[float, float]:

@@ -14,8 +14,9 @@ import numpy as np
 from pagedlab import table, timing, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, slower
-from pagedlab.claims.verdict import Chart, Claim, Measurement, Outcome, Verdict, figures
+from pagedlab.claims.verdict import Chart, Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import COLD, WARM, Comparison
+from pagedlab.decoding import clock_for
 
 ID = "small-blocks-cost"
 ROWS = ("a13", "a14", "a16", "b6", "b17", "b18")
@@ -31,6 +32,7 @@ def run(quick: bool) -> Verdict:
         {f"paged {size}": _build(lengths, size) for size in reversed(sizes)},
         what=f"building the padded table of {BATCH} sequences from Python lists",
         caches=WARM,
+        clock=clock_for("cpu"),
     )
     counted = entries(lengths, sizes)
     return reading.sweep(quick, sizes, lambda kernel: judge(kernel, host, counted))
@@ -83,9 +85,7 @@ def judge(kernel: Comparison, host: Comparison, counted: dict[int, tuple[int, in
                 )
     lines = (reading.time_line(kernel, reading.paged_cases(kernel), f"kernel, caches {COLD}"),)
     chart = Chart("Small blocks", "block size (tokens)", "time / contiguous", lines)
-    return Verdict(
-        ID, outcome, tuple(conditions), tuple(measured), figures(*ROWS), kernel.device, chart, (kernel, host)
-    )
+    return reading.told(ID, outcome, conditions, measured, ROWS, [kernel, host], chart)
 
 
 def _build(lengths: np.ndarray, size: int) -> Callable[[], object]:
