@@ -30,13 +30,16 @@ HND, NHD = "HND", "NHD"
 TWIN, READER = "contiguous", "read"
 IN_ORDER, SHUFFLED, SCATTERED = "in order", "shuffled", "scattered"
 """How the blocks of a table lie: one after the other, at random, each a third of the pool past the last."""
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+_STEP = 1 / 32  # of int8: normal numbers end at 4
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A batch of `seqs` sequences of `tokens` tokens each, and the heads of one layer; `dtype` is float32,
-    bfloat16 or float16."""
+    """A batch of `seqs` sequences of `tokens` tokens each, and the heads of one layer.
+
+    `dtype` is float32, bfloat16, float16, or int8: K and V in one byte with one scale, the query in float32.
+    """
 
     seqs: int
     tokens: int
@@ -107,8 +110,12 @@ class Decode:
         self._random = torch.Generator().manual_seed(seed)
         # Slots for the widest cut: the last block of a sequence may be part filled.
         slots = sizes.seqs * -(-sizes.tokens // 256) * 256
-        self.key, self.value = (self._normal(slots * sizes.kv_heads * sizes.head_dim) for _ in "KV")
-        self.query = self._normal(sizes.seqs, sizes.q_heads, sizes.head_dim)
+        self._scales = {"k_scale": _STEP, "v_scale": _STEP} if sizes.dtype == "int8" else {}
+        self.key, self.value = (
+            self._stored(self._normal(slots * sizes.kv_heads * sizes.head_dim)) for _ in "KV"
+        )
+        dtype = torch.float32 if self._scales else getattr(torch, sizes.dtype)
+        self.query = self._normal(sizes.seqs, sizes.q_heads, sizes.head_dim).to(dtype)
         self.lengths = torch.full((sizes.seqs,), sizes.tokens, dtype=torch.int32, device=self.device)
 
     def twin(self, layout: str = HND, name: str = TWIN) -> Case:
@@ -198,14 +205,22 @@ class Decode:
             torch.set_num_threads(threads_before)
 
     def _case(self, name: str, layout: str, attend: Callable[..., Any], *data: Tensor) -> Case:
-        attend(self.query, *data, backend=self.kernel)  # checked once; timed without
+        attend(self.query, *data, backend=self.kernel, **self._scales)  # checked once; timed without
 
         def call() -> Any:
-            return attend(self.query, *data, backend=self.kernel, check=False)
+            return attend(self.query, *data, backend=self.kernel, check=False, **self._scales)
 
         return Case(name, call, layout, self.sizes.bytes_read)
 
     def _normal(self, *shape: int) -> Tensor:
         import torch
 
-        return torch.randn(shape, generator=self._random).to(self.device, getattr(torch, self.sizes.dtype))
+        return torch.randn(shape, generator=self._random).to(self.device)
+
+    def _stored(self, numbers: Tensor) -> Tensor:
+        import torch
+
+        from pagedlab_kernels.quantised import quantise
+
+        dtype = getattr(torch, self.sizes.dtype)
+        return quantise(numbers, dtype, _STEP)[0] if self._scales else numbers.to(dtype)

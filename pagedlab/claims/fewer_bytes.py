@@ -28,7 +28,12 @@ VARIANTS = {
     EXACT: (8, "float32"),
     "1 KV head, fp32": (1, "float32"),
     "8 KV heads, bf16": (8, "bfloat16"),
+    "8 KV heads, int8": (8, "int8"),
 }
+BESIDE = {
+    name: EXACT if dtype != "float32" else BASE for name, (_, dtype) in VARIANTS.items() if name != BASE
+}
+"""What each is compared with: fewer heads with the most, fewer bytes a number with the same heads in fp32."""
 
 
 def run(quick: bool) -> Verdict:
@@ -44,7 +49,7 @@ def run(quick: bool) -> Verdict:
     errors = {
         case.name: float((cast(Any, case.call()).float() - exact).abs().max())
         for case in cases
-        if case.name.startswith("8 ") and case.name != EXACT
+        if BESIDE.get(case.name) == EXACT
     }
     decode = batches[BASE]
     return reading.settle(decode, cases, lambda c: judge(c, errors), quick, what=what)
@@ -52,32 +57,32 @@ def run(quick: bool) -> Verdict:
 
 def judge(comparison: Comparison, errors: Mapping[str, float]) -> Verdict:
     """The verdict on the variants' bytes and times, and their errors beside fp32."""
-    names = [timing.name for timing in comparison.timings if timing.name != BASE]
-    falls = {name: slower(comparison, BASE, name) for name in names}
-    if None in falls.values():
+    falls = {name: slower(comparison, other, name) for name, other in BESIDE.items()}
+    if None in falls.values() and not any(falls.values()):
         return reading.unreadable(ID, comparison, ROWS)
-    whole = comparison[BASE].bytes_moved or 1
-    bytes_left = {name: (comparison[name].bytes_moved or 0) / whole for name in names}
-    time_left = {name: comparison.ratio(name).median for name in names}
-    lagging = [name for name in names if time_left[name] > IN_STEP * bytes_left[name]]
+    moved = {timing.name: timing.bytes_moved or 0 for timing in comparison.timings}
+    bytes_left = {name: moved[name] / moved[other] for name, other in BESIDE.items()}
+    time_left = {name: comparison.ratio(name, other).median for name, other in BESIDE.items()}
+    lagging = [name for name in BESIDE if time_left[name] > IN_STEP * bytes_left[name]]
     if not any(falls.values()):
         outcome, conditions = Outcome.FAILS_HERE, ["the bytes fall, the time of no variant does"]
     elif lagging:
         outcome = Outcome.HOLDS_WHEN
         conditions = ["it is bytes that are counted: the time falls less"] + [
-            f"{name}: {percent(bytes_left[name])} of the bytes take {percent(time_left[name])} of the time"
+            f"{name}: {percent(bytes_left[name])} of the bytes of {BESIDE[name]} take "
+            f"{percent(time_left[name])} of the time"
             for name in lagging
         ]
     else:
         outcome, conditions = Outcome.HOLDS, ["bytes and time fall together"]
-    measured = [
-        Measurement(f"bytes, {name}, of {BASE}", 100 * bytes_left[name], "%", "computed") for name in names
-    ]
-    measured += [ratio(comparison, name, f"time, {name}, of {BASE}") for name in names]
-    measured += [
-        Measurement(f"largest difference from the fp32 answer, {name}", error, "", "measured")
-        for name, error in errors.items()
-    ]
+    measured = []
+    for name, other in BESIDE.items():
+        share = 100 * bytes_left[name]
+        measured.append(Measurement(f"bytes, {name}, of {other}", share, "%", "computed"))
+        measured.append(ratio(comparison, name, f"time, {name}, of {other}", other))
+    for name, error in errors.items():
+        what = f"largest difference from the fp32 answer, {name}"
+        measured.append(Measurement(what, error, "", "measured"))
     return reading.told(ID, outcome, conditions, measured, ROWS, [comparison])
 
 
