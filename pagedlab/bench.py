@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pagedlab import _format
@@ -163,12 +164,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds instead of {FULL}")
     text = "time the block manager instead, by pool size (--quick: the small pools only)"
     parser.add_argument("--manager", action="store_true", help=text)
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="with --manager: draw it, as an SVG file")
     text = "time several ranks instead, and count the bytes that keep their tables alike"
     parser.add_argument("--ranks", action="store_true", help=text)
 
 
 def command(args: argparse.Namespace) -> int:
     progress = _show_progress if sys.stderr.isatty() else None
+    if args.chart and not args.manager:
+        raise UsageError("--chart draws what --manager measures; give both")
     if args.ranks:
         from pagedlab import bench_ranks
 
@@ -177,9 +181,12 @@ def command(args: argparse.Namespace) -> int:
         return 0
     if args.manager:
         from pagedlab import bench_manager
+        from pagedlab.claims.drawing import document
 
         sizes = bench_manager.QUICK_SIZES if args.quick else bench_manager.SIZES
         managers = bench_manager.run(sizes, progress=progress)
+        if args.chart:
+            args.chart.write_text(document(managers.chart(), managers.note), encoding="utf-8")
         print(json.dumps(managers.to_dict(), indent=2) if args.json else managers)
         return 0
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL

@@ -2,6 +2,10 @@
 
 Times are CPU time of this thread, divided by one step of a fixed pure-Python loop timed beside it (a *unit*,
 u), so that runs on a busy or a slower machine can be compared. Each figure is the least of several rounds.
+
+What still grows is not the manager's work but the machine's: keys are hashes, so a look-up goes to a random
+place of a dict that outgrows the caches. `bare_dict` shows that alone: a dict of as many keys and nothing
+else, out of which as many are taken, and into which as many are put, as one admission does.
 """
 
 from __future__ import annotations
@@ -11,14 +15,25 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from itertools import count
 from typing import Any
 
 from pagedlab import _format
+from pagedlab.claims.verdict import Chart, Line
 from pagedlab.machine import cpu_device
 from pagedlab.manager import BlockManager
+from pagedlab.prefix import KEY_BYTES
 
 BLOCK_SIZE, PROMPT, ROUNDS = 16, 640, 5
+BLOCKS = PROMPT // BLOCK_SIZE
+CALLS = {
+    "admit": f"admit a prompt of {BLOCKS} blocks",
+    "free": f"free {BLOCKS} blocks",
+    "fork": f"fork {BLOCKS} blocks",
+    "append": "append a token",
+    "bare_dict": f"take {BLOCKS} keys out of a bare dict, put {BLOCKS} in",
+}
 MOST_CACHED = 10**6  # blocks that are filled before anything is timed; in a larger pool the others are held
 SIZES = tuple(10**power for power in range(3, 8))
 QUICK_SIZES = SIZES[:3]
@@ -33,6 +48,8 @@ class Costs:
     append: float
     free: float
     fork: float
+    bare_dict: float
+    """Of `min(num_blocks, MOST_CACHED)` keys."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +64,28 @@ class ManagerBench:
         """Everything as plain data."""
         return asdict(self)
 
+    @property
+    def note(self) -> str:
+        """What a unit is, and where it was measured."""
+        return f"1 u = {self.unit_ns:.0f} ns, one step of a fixed Python loop; {self.device}"
+
+    def chart(self) -> Chart:
+        """The costs as lines over the size of the pool."""
+        lines = (
+            Line(what, tuple((c.num_blocks, getattr(c, name)) for c in self.costs), "measured")
+            for name, what in CALLS.items()
+        )
+        return Chart("Block manager", "blocks in the pool", "CPU time of a call, u", tuple(lines), log_y=True)
+
     def __str__(self) -> str:
-        rows = [
-            [f"{c.num_blocks:,}", *(f"{cost:.1f}" for cost in (c.admit, c.append, c.free, c.fork))]
-            for c in self.costs
-        ]
+        rows = [[f"{c.num_blocks:,}", *(f"{getattr(c, name):.1f}" for name in CALLS)] for c in self.costs]
         return "\n".join(
             [
-                "block manager, prefix caching, no log",
-                f"measured: CPU time of a call, in units of {self.unit_ns:.0f} ns",
-                _format.table(["blocks in the pool", "admit", "append", "free", "fork"], rows, left=0),
-                f"admit, free, fork: {PROMPT // BLOCK_SIZE} blocks of {BLOCK_SIZE} tokens, taken by eviction",
-                f"append: one token, mean over {BLOCK_SIZE} of them",
-                "a unit is one step of a fixed Python loop over a deque and a dict",
-                f"device: {self.device}",
+                "block manager, prefix caching, no log; measured: CPU time of a call, u",
+                _format.table(["blocks in the pool", *CALLS], rows, left=0),
+                *(f"{name}: {what}" for name, what in CALLS.items()),
+                f"blocks of {BLOCK_SIZE} tokens, taken by eviction; append: mean over {BLOCK_SIZE} tokens",
+                self.note,
             ]
         )
 
@@ -90,7 +115,8 @@ def costs(num_blocks: int, *, calls: int = 100, rounds: int = ROUNDS) -> tuple[f
     while _never_used(manager):
         manager.allocate("filler", _prompt(next(ids)))
         manager.free("filler")
-    samples = [_one_round(manager, ids, calls) for _ in range(rounds)]
+    in_dict = _Dict(min(num_blocks, MOST_CACHED))
+    samples = [_one_round(manager, ids, calls) | {"bare_dict": in_dict.ns(calls)} for _ in range(rounds)]
     unit = min(unit_ns() for _ in range(rounds))
     best = {name: min(sample[name] for sample in samples) / unit for name in samples[0]}
     return unit, Costs(num_blocks, **best)
@@ -107,6 +133,33 @@ def run(sizes: Sequence[int] = SIZES, progress: Callable[[int, int], object] | N
         if progress:
             progress(done, len(sizes))
     return ManagerBench(min(units), measured, cpu_device())
+
+
+class _Dict:
+    """A bare dict of keys such as a manager's index has, and nothing else."""
+
+    def __init__(self, num_keys: int) -> None:
+        self._keys = [_key(number) for number in range(num_keys)]
+        self._index = {key: block for block, key in enumerate(self._keys)}
+        self._at, self._fresh = 0, count(num_keys)
+
+    def ns(self, calls: int) -> float:
+        """Nanoseconds of what one admission does to it, mean of so many."""
+        index, keys, spent = self._index, self._keys, 0
+        for _ in range(calls):
+            new, self._at = [_key(next(self._fresh)) for _ in range(BLOCKS)], self._at % (len(keys) - BLOCKS)
+            start = time.thread_time_ns()
+            for block, key in enumerate(new, self._at):
+                del index[keys[block]]
+                index[key] = block
+                keys[block] = key
+            spent += time.thread_time_ns() - start
+            self._at += BLOCKS
+        return spent / calls
+
+
+def _key(number: int) -> bytes:
+    return blake2b(number.to_bytes(8), digest_size=KEY_BYTES).digest()
 
 
 def _one_round(manager: BlockManager, ids: Iterator[int], calls: int) -> dict[str, float]:
@@ -142,4 +195,4 @@ def _prompt(number: int) -> list[int]:
 
 def _never_used(manager: BlockManager) -> bool:
     """Whether a block of the pool has never been handed out: there is nothing to evict yet."""
-    return not all(manager.is_cached(block) for block in manager._pool.next(PROMPT // BLOCK_SIZE))
+    return not all(manager.is_cached(block) for block in manager._pool.next(BLOCKS))

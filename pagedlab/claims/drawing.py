@@ -14,6 +14,11 @@ from pagedlab.claims.verdict import Chart, Line
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FOOT = 640, 300, 64, 624, 16, 256
 DASHES = ("none", "7 4", "2 3", "9 3 2 3", "4 4", "1 4", "12 4")
+PAGE = """
+:root { color-scheme: light dark; --ink: #1b1b1b; --page: #fff; --faint: #6b6b6b; --line: #c8c8c8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e8; --page: #161616; --faint: #a0a0a0; --line: #4a4a4a; } }
+"""
 STYLE = """
 :root { --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #a2628c; --c4: #8a6d00; --c5: #3a8fb7;
   --c6: #6b6b6b; }
@@ -31,6 +36,38 @@ ul.legend { list-style: none; padding: 0; }
 
 def svg(chart: Chart) -> str:
     """The chart with its caption and legend; its colours are in `STYLE`."""
+    label = escape(f"{chart.title}; the points are in the table below")
+    return (
+        f"<figure><figcaption>{escape(chart.title)}: {escape(chart.y)} by {escape(chart.x)}</figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{_marks(chart)}</svg>'
+        f"{_legend(chart.lines)}</figure>"
+    )
+
+
+def document(chart: Chart, note: str) -> str:
+    """The chart as an SVG file of its own, with its title, its legend and a note below it."""
+    width, height = WIDTH + 24, HEIGHT + 20 * len(chart.lines) + 52
+    points = [
+        f"{line.name}: " + ", ".join(f"{_format.number(y)} at {_format.number(x)}" for x, y in line.points)
+        for line in chart.lines
+    ]
+    told = escape(f"{chart.y} by {chart.x}. {'; '.join(points)}. {note}")
+    keys = "".join(
+        f'<g {_colour(number)} transform="translate({LEFT} {HEIGHT + 20 * number + 10})">'
+        f'<path {_dash(number)} d="M0 0 L46 0"/>'
+        f'<text x="54" y="4">{escape(f"{line.name} ({line.word})")}</text></g>'
+        for number, line in enumerate(chart.lines)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {width} {height}" width="{width}" '
+        f'role="img"><title>{escape(chart.title)}</title><desc>{told}</desc><style>{PAGE}{STYLE}</style>'
+        f'<rect y="-24" width="{width}" height="{height}" fill="var(--page)"/>'
+        f'<text x="{LEFT}" y="-6">{escape(f"{chart.title}: {chart.y}")}</text>{_marks(chart)}{keys}'
+        f'<text x="{LEFT}" y="{height - 36}">{escape(note)}</text></svg>\n'
+    )
+
+
+def _marks(chart: Chart) -> str:
     scale = _Scale(chart)
     parts = [
         f'<text x="{scale.x(x):.1f}" y="{FOOT + 16}" text-anchor="middle">{_format.number(x)}</text>'
@@ -48,12 +85,7 @@ def svg(chart: Chart) -> str:
         parts.append(f'<g {_colour(number)}><path {_dash(number)} d="M{path}"/>{dots}</g>')
     middle = (LEFT + RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x)}</text>')
-    label = escape(f"{chart.title}; the points are in the table below")
-    return (
-        f"<figure><figcaption>{escape(chart.title)}: {escape(chart.y)} by {escape(chart.x)}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-        f"{_legend(chart.lines)}</figure>"
-    )
+    return "".join(parts)
 
 
 class _Scale:

@@ -11,15 +11,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from pagedlab import _format, claims
-from pagedlab.claims.drawing import STYLE as CHART_STYLE
+from pagedlab.claims import drawing
 from pagedlab.claims.drawing import svg
 from pagedlab.claims.verdict import Chart, Outcome, Verdict
 
 SIGNS = {Outcome.HOLDS: "✓", Outcome.HOLDS_WHEN: "◐", Outcome.FAILS_HERE: "✗", Outcome.NOT_MEASURABLE: "?"}
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --page: #fff; --faint: #6b6b6b; --line: #c8c8c8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --page: #161616; --faint: #a0a0a0; --line: #4a4a4a; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 52rem;
   margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: .5rem 0; }
@@ -49,7 +46,7 @@ def page(verdicts: Sequence[Verdict], note: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>The chapter on trial</title>'
-        f"<style>{_STYLE}{CHART_STYLE}</style></head>\n<body>{chr(10).join(body)}</body></html>\n"
+        f"<style>{drawing.PAGE}{_STYLE}{drawing.STYLE}</style></head>\n<body>{chr(10).join(body)}</body></html>\n"
     )
 
 
