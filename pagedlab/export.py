@@ -238,10 +238,10 @@ class _Shown:
     def code_style() -> str:
         from pygments.formatters import HtmlFormatter
 
-        light, dark = (
-            HtmlFormatter(style=style).get_style_defs(".code") for style in ("default", "github-dark")
-        )
-        return f"{light}\n[data-theme=dark] {{ {dark} }}"
+        def of(theme: str, style: str) -> str:
+            return f"[data-theme={theme}] {{ {HtmlFormatter(style=style).get_style_defs('.code')} }}"
+
+        return of("light", "xcode") + of("dark", "github-dark")
 
     def _model(self, model: Mapping[str, Any]) -> dict[str, Any]:
         state = dict(model["state"])

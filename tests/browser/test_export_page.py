@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from access import violations
 
 from pagedlab import export
 
@@ -90,6 +91,15 @@ def test_what_asks_a_kernel_is_shown_and_says_so(open_page: Callable[[str], Page
     expect(page.get_by_text("asks a kernel").first).to_be_visible()
     expect(page.locator(".pl-bar-table", has_text="One decode step")).to_contain_text("measured")
     expect(page.locator("[data-status]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("lesson", ["00", "01"])
+def test_axe_finds_nothing_serious_in_a_page(open_page: Callable[[str], Page], lesson: str) -> None:
+    page = open_page(lesson)
+    page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    for name in ("Dark", "Light"):
+        page.get_by_role("button", name=name, exact=True).click()
+        assert violations(page, "html") == []
 
 
 def test_the_page_has_a_light_and_a_dark_side(open_page: Callable[[str], Page]) -> None:

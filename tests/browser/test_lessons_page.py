@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from access import violations
 from lab import REPOSITORY, Notebook, Server
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ def _wasted(explorer: Locator) -> float:
 def test_a_lesson_runs_from_top_to_bottom(open_lesson, lesson):
     notebook = open_lesson(lesson)
     assert not notebook.watch.complaints()
+
+
+@pytest.mark.parametrize("lesson", sorted(path.name for path in LESSONS.glob("*.ipynb")))
+def test_axe_finds_nothing_serious_in_the_widgets_of_a_lesson(open_lesson, lesson):
+    notebook = open_lesson(lesson)
+    notebook.page.evaluate("document.querySelectorAll('.pl-widget details').forEach(e => { e.open = true; })")
+    for theme in ("Dark", "Light"):
+        notebook.theme(theme)
+        assert violations(notebook.page, ".jp-OutputArea-output") == []
 
 
 def test_the_answer_appears_once_a_guess_is_committed(explorer, open_lesson):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.display import Markdown
 
@@ -14,12 +13,8 @@ from pagedlab.published import Figure
 from pagedlab.workloads import Workload
 
 from .bar_table import BarTable, Row, Segment
+from .chart import Axis, Line, LineChart
 from .predict import Predict
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure as Chart
-
-_NEUTRAL = "#767676"  # 4.5 to 1 on white and on JupyterLab's dark page
 
 
 def source(thing: Any) -> Markdown:
@@ -62,36 +57,26 @@ def card(verdict: Verdict) -> Markdown:
     return Markdown("\n".join(lines))
 
 
-def waste_curve(workload: Workload, block_sizes: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128, 256)) -> Chart:
+def waste_curve(
+    workload: Workload, block_sizes: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128, 256)
+) -> LineChart:
     """Waste over time by block size, with both contiguous policies as lines to compare with (computed).
 
-    Both axes are logarithmic, so blocks of one token, which waste nothing, have no place on it.
+    Both axes are logarithmic: what wastes nothing has no place on the chart.
     """
-    from plotly.graph_objects import Figure as Chart
-    from plotly.graph_objects import Scatter
-
-    shares = [100 * waste.paged(workload, size).wasted_share for size in block_sizes]
-    figure = Chart(
-        Scatter(x=block_sizes, y=shares, mode="lines+markers", name="paged", line={"color": "#0072B2"})
+    curves = {"paged": [waste.paged(workload, size).wasted_share for size in block_sizes]}
+    for name, footprint in (
+        ("power of two", waste.power_of_two(workload)),
+        ("longest", waste.reserve_longest(workload)),
+    ):
+        curves[name] = [footprint.wasted_share] * len(block_sizes)
+    lines = []
+    for name, shares in curves.items():
+        points = [(size, 100 * share) for size, share in zip(block_sizes, shares, strict=True) if share > 0]
+        kind = "line" if name == "paged" else "dashed"
+        lines.append(Line(name, [size for size, _ in points], [share for _, share in points], kind))
+    sizes = Axis("block size (tokens)", log=True, ticks=block_sizes)
+    share = Axis("wasted, % of what is held", log=True)
+    return LineChart(
+        "Waste over time by block size", sizes, share, lines, caption=f"{workload.name}, {workload.origin}"
     )
-    contiguous = (
-        ("power of two", waste.power_of_two(workload), "dash", "#D55E00"),
-        ("longest", waste.reserve_longest(workload), "dot", "#009E73"),
-    )
-    for name, footprint, dash, colour in contiguous:
-        level = 100 * footprint.wasted_share
-        ends = [block_sizes[0], block_sizes[-1]]
-        line = {"dash": dash, "color": colour}
-        figure.add_trace(Scatter(x=ends, y=[level, level], mode="lines", name=name, line=line))
-    axis = {"gridcolor": _NEUTRAL, "griddash": "dot", "zeroline": False}
-    name = html.escape(workload.name)
-    figure.update_layout(
-        xaxis={**axis, "title": f"block size (tokens), {name}", "type": "log", "tickvals": block_sizes},
-        yaxis={**axis, "title": "wasted, % of held (computed)", "type": "log", "dtick": 1},
-        font={"color": _NEUTRAL},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        height=380,
-        margin={"t": 30, "r": 10},
-    )
-    return figure

@@ -115,8 +115,8 @@ function note(text, kind = "note") {
 
 /** Show a model and all that it holds. @param {string} reference @param {HTMLElement} parent @returns {Promise<void>} */
 async function show(reference, parent) {
-  const model = modelOf(reference);
-  if (!model) return;
+  const model = modelOf(reference), layout = model?.get("layout");
+  if (!model || (layout && modelOf(layout)?.get("display") === "none")) return;
   const element = document.createElement("div");
   element.classList.add(GONE, ...model.get("_dom_classes") ?? []);
   parent.append(element);
@@ -145,8 +145,8 @@ function showControl(model, element) {
     return;
   }
   element.classList.add("control");
-  const said = options && model.get("index") !== null ? options[model.get("index")] : typeof value === "object" && value ? "" : value;
-  const shown = said === undefined || said === null || said === "" ? label : `${label}: ${said}`;
+  const said = options && model.get("index") !== null ? options[model.get("index")] : ["object", "boolean"].includes(typeof value) ? "" : value;
+  const shown = said === undefined || said === "" ? label : `${label}: ${said}`;
   element.append(note(shown || model.name.replace("Model", ""), "value"));
 }
 

@@ -1,7 +1,7 @@
 // A chart that is a table: each row a bar of segments, its numbers as text, a note. A screen reader reads the table;
 // the bars are only another way to look at it. What stays the same is left alone, so a change costs next to nothing.
 
-import { guessOf, h, hearGuesses, setAttributes, setText } from "./dom.js";
+import { guessOf, h, hearGuesses, scroller, setAttributes, setText } from "./dom.js";
 
 /**
  * @typedef {{kind: string, label: string}} Kind
@@ -20,7 +20,7 @@ function render({ model, el }) {
   const status = h("span", { class: "pl-status", role: "status", "aria-live": "polite" });
   const table = h("table", {}, h("caption", {}, title, about), head, body);
   el.classList.add("pl-widget", "pl-bar-table");
-  el.replaceChildren(h("div", { class: "pl-scroll" }, table), h("div", { class: "pl-foot" }, word, device, status));
+  el.replaceChildren(scroller("Table", table), h("div", { class: "pl-foot" }, word, device, status));
 
   let shape = "";
   const show = () => {

@@ -1,6 +1,6 @@
 // A chart of lines: an SVG to look at, a slider that reads every line out at one place, and the data as a table.
 
-import { h, keepKeys, Saver, setAttributes, setText, svg } from "./dom.js";
+import { h, keepKeys, Saver, scroller, setAttributes, setText, svg } from "./dom.js";
 import { format, nearest, scaleOf } from "./scale.js";
 import { joinTimeline } from "./timeline.js";
 
@@ -27,7 +27,7 @@ function render({ model, el }) {
   const drawing = svg("svg", { "aria-hidden": "true" }), legend = h("ul", { class: "pl-legend" });
   const slider = h("input", { type: "range", min: 0, step: 1 });
   const readout = h("p", { class: "pl-readout" });
-  const table = h("table"), data = h("details", {}, h("summary", {}, "Data as a table"), h("div", { class: "pl-scroll" }, table));
+  const table = h("table"), data = h("details", {}, h("summary", {}, "Data as a table"), scroller("Data", table));
   const word = h("span", { class: "pl-word" }), device = h("bdi"), status = h("span", { class: "pl-status", role: "status" });
   el.classList.add("pl-widget", "pl-chart");
   el.replaceChildren(h("div", { class: "pl-box", role: "group" }, title, about, legend, drawing, slider, readout, data), h("div", { class: "pl-foot" }, word, device, status));

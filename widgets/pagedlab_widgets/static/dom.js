@@ -78,6 +78,20 @@ export function afterPaint(then) {
   });
 }
 
+/**
+ * A frame that scrolls what does not fit, by keyboard too: it can be focused while there is something to scroll.
+ * @param {string} label
+ * @param {HTMLElement} child
+ */
+export function scroller(label, child) {
+  const frame = h("div", { class: "pl-scroll" }, child);
+  new ResizeObserver(() => {
+    const wider = frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight;
+    setAttributes(frame, wider ? { tabindex: 0, role: "region", "aria-label": label } : { tabindex: null, role: null, "aria-label": null });
+  }).observe(frame);
+  return frame;
+}
+
 /** @param {string} query */
 const matches = (query) => globalThis.matchMedia?.(query).matches ?? false;
 
