@@ -215,3 +215,22 @@ def test_a_broken_file_is_told_of_and_left_alone(notebook: Notebook, lab: Server
     form.get_by_role("button", name="Commit").click()
     expect(form.get_by_role("alert")).to_contain_text("Your guess counts, but only")
     assert (lab.root / "broken.json").read_text() == "{oops"
+
+
+def test_without_its_kernel_nothing_seems_to_go_on_and_a_guess_still_counts(notebook: Notebook) -> None:
+    table, form = (
+        notebook.cell(1).locator(".pl-bar-table").first,
+        notebook.cell(2).locator(".pl-predict").first,
+    )
+    notebook.run_code("question.guess = None; table.status = 'measuring …'")
+    expect(table).to_have_attribute("data-status", "measuring …")
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    expect(table.get_by_role("status")).to_contain_text("the kernel that computed this has stopped")
+    expect(table).not_to_have_attribute("data-status", "measuring …")
+    form.get_by_role("spinbutton").fill("12")
+    form.get_by_role("button", name="Commit").click()
+    expect(form.get_by_role("alert")).to_contain_text("Kept in this page only")
+    expect(notebook.cell(3).get_by_role("rowheader", name="your guess")).to_be_visible()
+    notebook.wait_ready()
+    notebook.run_all()
+    notebook.eventually("question.guess", None)

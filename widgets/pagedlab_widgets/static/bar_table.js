@@ -2,6 +2,7 @@
 // the bars are only another way to look at it. What stays the same is left alone, so a change costs next to nothing.
 
 import { guessOf, h, hearGuesses, scroller, setAttributes, setText } from "./dom.js";
+import { wasGone, whenGone } from "./gone.js";
 
 /**
  * @typedef {{kind: string, label: string}} Kind
@@ -11,6 +12,7 @@ import { guessOf, h, hearGuesses, scroller, setAttributes, setText } from "./dom
  */
 
 const NONE = "\u2013", SEALED = "Commit to a guess above, and the answer appears here.";
+const STOPPED = "Not finished: the kernel that computed this has stopped.";
 
 /** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}, el: HTMLElement}} context */
 function render({ model, el }) {
@@ -22,7 +24,7 @@ function render({ model, el }) {
   el.classList.add("pl-widget", "pl-bar-table");
   el.replaceChildren(scroller("Table", table), h("div", { class: "pl-foot" }, word, device, status));
 
-  let shape = "";
+  let shape = "", gone = wasGone(el);
   const show = () => {
     /** @type {Kind[]} */
     const legend = model.get("legend");
@@ -42,23 +44,26 @@ function render({ model, el }) {
     setText(about, sealed ? SEALED : model.get("caption"));
     setText(word, model.get("word"));
     setText(device, model.get("device"));
-    setText(status, model.get("status"));
-    setAttributes(el, { "data-rows": rows.length, "data-word": model.get("word"), "data-status": model.get("status") || null });
+    setText(status, gone && model.get("status") ? STOPPED : model.get("status"));
+    setAttributes(el, { "data-rows": rows.length, "data-word": model.get("word"), "data-status": (!gone && model.get("status")) || null });
     el.dispatchEvent(new CustomEvent("pl:painted", { bubbles: true, detail: { rows: rows.length } }));
   };
   // One message may change many traits; the table is filled once, when all of them are there.
   let due = false;
   const soon = () => {
+    gone = false;
     if (due) return;
     due = true;
     queueMicrotask(() => { due = false; show(); });
   };
   const names = ["title", "caption", "word", "device", "status", "legend", "rows", "heading", "bar_heading", "guess"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, soon);
-  const deaf = hearGuesses(() => model.get("guess").key && soon());
+  const unwatch = whenGone(model, () => { gone = true; show(); });
+  const deaf = hearGuesses(() => { if (model.get("guess").key) show(); });
   show();
   return () => {
     deaf();
+    unwatch();
     for (const name of names) model.off(name, soon);
   };
 }

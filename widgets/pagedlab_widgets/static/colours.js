@@ -25,6 +25,9 @@
 // Okabe and Ito's colours for all kinds of colour vision, without black. Neighbours differ in lightness too.
 const HUES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"];
 
+/** How much of the ink is in the rim of a block, so that even yellow stands out from white. */
+const EDGE = 0.42;
+
 /** Sequences that get the same hue differ in one of so many marks (and, where a block is too small, in shade). */
 export const MARKS = 4;
 
@@ -63,15 +66,15 @@ export function readTheme(element) {
   /** @param {string} name @param {string} fallback */
   const read = (name, fallback) => rgbOf(style.getPropertyValue(name).trim() || fallback);
   const paper = read("--pl-surface", "white"), ink = read("--pl-ink", "black"), accent = read("--pl-accent", "#1976d2");
-  /** @param {Rgb} solid @param {number} mark @returns {Look} */
-  const lookOf = (solid, mark) => {
+  /** @param {Rgb} solid @param {number} mark @param {Rgb} [hue] @returns {Look} */
+  const lookOf = (solid, mark, hue = solid) => {
     /** @param {Rgb} towards @param {number} share */
     const shade = (towards, share) => css(mix(solid, towards, share));
-    return { solid: css(solid), tint: shade(paper, 0.78), pale: shade(paper, 0.6), edge: shade(ink, 0.35), dot: shade(ink, 0.7), mark };
+    return { solid: css(solid), tint: shade(paper, 0.78), pale: shade(paper, 0.6), edge: css(mix(hue, ink, EDGE)), dot: shade(ink, 0.7), mark };
   };
   const looks = [];
   for (let mark = 0; mark < MARKS; mark++) {
-    for (const hue of HUES) looks.push(lookOf(mix(rgbOf(hue), mark % 2 ? paper : ink, [0, 0.22, 0.2, 0.4][mark]), mark));
+    for (const hue of HUES.map(rgbOf)) looks.push(lookOf(mix(hue, mark % 2 ? paper : ink, [0, 0.22, 0.2, 0.4][mark]), mark, hue));
   }
   return { looks, quiet: { ...lookOf(mix(paper, ink, 0.4), 0), edge: css(mix(paper, ink, 0.4)) }, trace: { solid: css(mix(accent, paper, 0.35)), tint: css(mix(accent, paper, 0.8)) }, free: css(read("--pl-free", "#eee")), ink: css(ink), paper: css(paper), muted: css(read("--pl-muted", "#777")) };
 }

@@ -1,7 +1,9 @@
 // A question, a number, a button: the reader commits to a guess before the answer is shown.
 
 import { h, keepKeys, setAttributes, setText, tellGuess } from "./dom.js";
+import { wasGone, whenGone } from "./gone.js";
 
+const ALONE = "Kept in this page only: there is no kernel that would write it down.";
 let asked = 0;
 
 /** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
@@ -29,13 +31,15 @@ function render({ model, el }) {
   el.replaceChildren(form);
   keepKeys(el);
 
+  let gone = wasGone(el);
+  const unwatch = whenGone(model, () => { gone = true; });
   const show = () => {
     const value = model.get("guess"), committed = value !== null && value !== undefined, suffix = model.get("unit");
     setText(question, model.get("question"));
     setText(unit, suffix);
     setText(range, `between ${model.get("minimum")} and ${model.get("maximum")}`);
     setText(guess, committed ? `Your guess: ${value}${suffix ? ` ${suffix}` : ""}` : "");
-    setText(message, model.get("message"));
+    setText(message, gone && committed ? ALONE : model.get("message"));
     setAttributes(input, { min: model.get("minimum"), max: model.get("maximum") });
     open.hidden = committed;
     closed.hidden = !committed;
@@ -68,7 +72,10 @@ function render({ model, el }) {
   const names = ["question", "unit", "minimum", "maximum", "guess", "message"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, show);
   show();
-  return () => { for (const name of names) model.off(name, show); };
+  return () => {
+    unwatch();
+    for (const name of names) model.off(name, show);
+  };
 }
 
 export default { initialize, render };
