@@ -87,6 +87,10 @@ class Preempt(NamedTuple):
     released: Blocks
     copies: Copies
 
+    def bytes_moved(self, block_bytes: int) -> int:
+        """Bytes to move, each way, if a block of all layers has so many (`Capacity.block_bytes`)."""
+        return len(self.copies) * block_bytes
+
 
 class SwapOut(NamedTuple):
     """`seq_ids` moved to the host; `copies` are `(block, host block)`."""

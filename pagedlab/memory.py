@@ -85,10 +85,11 @@ class Memory(Protocol):
     def refusal(self, request: Request) -> Refusal | None:
         """Why an empty pool has no room for the request at its end; None when it has."""
 
-    def admit(self, request: Request, tokens: int) -> int | None:
-        """Store the first `tokens` tokens, if there is room for all that it knows.
+    def admit(self, request: Request, most: int) -> tuple[int, int] | None:
+        """Store the first tokens, of which `most` are computed, if there is room for all that it knows.
 
-        The answer is how many of them were there already (a cached prefix), or None: no room now.
+        The answer is how many are stored, and how many of them were there already (a cached prefix); or
+        None: no room now.
         """
 
     def store(self, request: Request, tokens: int) -> bool:
@@ -127,19 +128,19 @@ class PagedMemory:
         pool = self.manager.num_blocks
         return Refusal(request.id, request.final, needed, self._kept_free, pool, "block")
 
-    def admit(self, request: Request, tokens: int) -> int | None:
+    def admit(self, request: Request, most: int) -> tuple[int, int] | None:
         manager = self.manager
+        fits = manager.num_free_blocks - self._blocks(request.known) >= self._kept_free
         if self._token_ids is None:
-            if manager.num_free_blocks - self._blocks(request.known) < self._kept_free:
+            if not fits:
                 return None
-            manager.allocate(request.id, tokens)
-            return 0
-        ids = self._token_ids(request.id, 0, tokens)
-        if self._kept_free and manager.num_free_blocks - self._blocks(request.known) < self._kept_free:
+            manager.allocate(request.id, most)
+            return most, 0
+        ids = self._token_ids(request.id, 0, request.known)
+        if (self._kept_free and not fits) or manager.can_allocate(ids) is not Admission.OK:
             return None  # a watermark does not count on hits
-        if manager.can_allocate(ids) is not Admission.OK:
-            return None
-        return manager.allocate(request.id, ids).num_cached_tokens
+        tokens = min(request.known, most + manager.match(ids).num_cached_tokens)
+        return tokens, manager.allocate(request.id, ids[:tokens]).num_cached_tokens
 
     def store(self, request: Request, tokens: int) -> bool:
         try:
@@ -183,12 +184,12 @@ class ContiguousMemory:
             return None
         return Refusal(request.id, request.final, slots, 0, pool, "contiguous slot")
 
-    def admit(self, request: Request, tokens: int) -> int | None:
+    def admit(self, request: Request, most: int) -> tuple[int, int] | None:
         try:
-            self.manager.allocate(request.id, tokens, request.final, self._slots(request))
+            self.manager.allocate(request.id, most, request.final, self._slots(request))
         except OutOfBlocks:
             return None
-        return 0
+        return most, 0
 
     def store(self, request: Request, tokens: int) -> bool:
         self.manager.append(request.id, tokens)

@@ -65,10 +65,6 @@ class Rules:
                 at_least(1, value, name)
         if not 0 <= self.watermark < 1:
             raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
-        if self.prefix_caching and self.token_budget is not None:
-            raise ValueError(
-                "prefix_caching and token_budget cannot be combined here: a prompt is found or computed whole"
-            )
 
 
 def granule_tokens(

@@ -272,12 +272,13 @@ class Run:
         computed = 0
         while self._waiting and self._may_admit and computed < budget:
             request = self._head()
-            tokens = int(min(request.known, budget - computed))
+            most = int(min(request.known, budget - computed))
             full = len(self._batch) >= self._max_seqs
-            cached = None if full else self._memory.admit(request, tokens)
-            if cached is None:
+            admitted = None if full else self._memory.admit(request, most)
+            if admitted is None:
                 self._may_admit = False  # until somebody leaves or is preempted
                 break
+            tokens, cached = admitted
             self._waiting.popleft()
             self._batch.add(request, tokens, self.now)
             self.cached_tokens += cached

@@ -78,8 +78,9 @@ def simulate(
     `policy` is one of `POLICIES`; `block_size` matters to "paged" alone, whose pool is
     `num_slots // block_size` blocks. `rules` bound the batch (`policies.Rules`). Without `step_time`
     every request is there from the start; with it, requests arrive as recorded while steps take that
-    long. With `record=False` no event is kept and the run is many times faster; its figures, tables
-    and blocks are the same.
+    long: as assumed, as measured elsewhere (`fit`) or as measured here (`pagedlab.measured_steps`). With
+    `record=False` no event is kept and the run is many times faster; its figures, tables and blocks are
+    the same.
 
     A request that an empty pool could not hold is refused, never waited for: `Run.refusals` has the
     numbers. The run ends early after `max_steps` steps, once `max_events` events are logged, when

@@ -227,7 +227,8 @@ def test_a_preemption_is_one_event_that_says_what_it_costs():
     m.allocate("A", 9)
     m.allocate("B", 3)
     assert m.preempt("A") == Preempt("A", "recompute", 9, (0, 1, 2), ())
-    assert m.preempt("B", how="swap") == Preempt("B", "swap", 0, (3,), ((3, 0),))
+    swapped = m.preempt("B", how="swap")
+    assert swapped == Preempt("B", "swap", 0, (3,), ((3, 0),)) and swapped.bytes_moved(2**21) == 2**21
     assert list(m.events)[2:] == [
         Preempt("A", "recompute", 9, (0, 1, 2), ()),
         Preempt("B", "swap", 0, (3,), ((3, 0),)),

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import serve
 
-from pagedlab import BlockManager, waste, workloads
+from pagedlab import waste, workloads
+from pagedlab.cost import Heads
+from pagedlab.measured_steps import Decoder, measure
 from pagedlab.policies import GROWING
 from pagedlab.serving import ASSUMED, POLICIES, REFUSED, Request, Rules, StepTime, fit, simulate, start
 from pagedlab.workloads import Workload
@@ -270,7 +272,6 @@ def test_a_run_that_cannot_be_says_why(arguments, words):
         (dict(max_seqs=-1), "max_seqs must be at least 1, got -1"),
         (dict(max_seqs=2.5), "max_seqs must be an integer, got 2.5"),
         (dict(token_budget=-1), "token_budget must be at least 1, got -1"),
-        (dict(token_budget=9, prefix_caching=True), "cannot be combined"),
     ],
 )
 def test_a_rule_that_cannot_be_followed_says_why(rules, words):
@@ -333,10 +334,6 @@ def test_steps_can_be_weighed_by_what_they_cost():
 
 def test_prefixes_of_a_trace_are_served_from_the_cache():
     """Chat rounds: each prompt begins with the one before."""
-    try:
-        BlockManager(4, 4, prefix_caching=True)
-    except NotImplementedError:
-        pytest.skip("the block manager does not cache prefixes yet")
     rounds = "".join(
         f'{{"timestamp": {1000 * turn}, "input_length": {512 * (turn + 1)}, "output_length": 8, '
         f'"hash_ids": {list(range(turn + 1))}}}\n'
@@ -349,6 +346,20 @@ def test_prefixes_of_a_trace_are_served_from_the_cache():
     assert run.tokens.cached == sum(512 * turn for turn in range(6)) and cold.cached == 0
     assert run.tokens.computed + run.tokens.cached == cold.computed
     assert (run.tokens.prefilled, run.tokens.decoded) == (cold.prefilled, cold.decoded)
+    rules = Rules(prefix_caching=True, token_budget=300)
+    chunked = simulate(workload, rules=rules, **settings)
+    assert chunked.tokens == run.tokens and chunked.complete, "what is found takes nothing of the budget"
+    assert chunked.steps.computed.max() == 300 < run.steps.computed.max()
+
+
+def test_a_step_can_take_as_long_as_a_decoder_takes_here():
+    decoder = Decoder(layers=1, heads=Heads(1, 16))
+    step_time = measure(decoder, repeats=3)
+    assert step_time.word == "measured" and str(decoder) in step_time.source
+    run = simulate(workloads.named("uniform", requests=20), num_slots=4_096, step_time=step_time)
+    assert run.complete and step_time.of_steps(run.steps).min() >= step_time.base
+    with pytest.raises(ValueError, match="stopped before every batch"):
+        measure(decoder, should_stop=lambda: True)
 
 
 def test_a_run_can_be_stepped_by_hand():

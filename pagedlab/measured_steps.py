@@ -1,0 +1,104 @@
+"""How long a server's step takes on this machine: a small decoder, timed, and the line through its times.
+
+Each of its layers does the three things that a step's time is made of: it reads weights, it computes every
+token of the batch, and it reads what each sequence has stored, through block tables, with the kernel that
+`pagedlab_kernels` chooses here. Weights and cache are random numbers: their values change no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pagedlab import timing
+from pagedlab.cost import QUERY_GROUP, Heads
+from pagedlab.decoding import device, kernel_for
+from pagedlab.steptime import StepTime, fit
+
+BATCHES = ((1, 512), (1, 8_192), (8, 512), (8, 2_048), (64, 128), (64, 512))
+"""Sequences, and tokens that each has stored: what is timed."""
+BLOCK_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """`layers` layers of such heads; each has `12 * hidden ** 2` weights, as a transformer's layer has."""
+
+    layers: int = 4
+    heads: Heads = Heads(2, 64)
+
+    @property
+    def hidden(self) -> int:
+        """Numbers of one token between two layers."""
+        return QUERY_GROUP * self.heads.kv_heads * self.heads.head_dim
+
+    def __str__(self) -> str:
+        return f"a decoder of {self.layers} layers, {self.hidden} wide: {self.heads}"
+
+
+def measure(
+    decoder: Decoder = Decoder(),
+    *,
+    repeats: int = 9,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], object] | None = None,
+) -> StepTime:
+    """The step time of a decoder, from `repeats` interleaved rounds here; its word is "measured".
+
+    Raises `ValueError` when it was stopped before every batch was timed, or when times are too alike.
+
+    >>> measured = measure(Decoder(1, Heads(1, 16)), repeats=3)
+    >>> measured.word, measured.base > 0
+    ('measured', True)
+    """
+    where = device()
+    cases = [
+        timing.Case(f"{seqs} x {tokens}", _step(decoder, seqs, tokens, where)) for seqs, tokens in BATCHES
+    ]
+    comparison = timing.compare(
+        cases,
+        what=f"one step of {decoder}",
+        repeats=repeats,
+        clock=timing.CudaClock() if where == "cuda" else None,
+        should_stop=should_stop,
+        progress=progress,
+    )
+    if not comparison.rounds:
+        raise ValueError("stopped before every batch was timed once")
+    medians = [timed.median for timed in comparison.timings]
+    measured = [
+        (seqs, seqs * tokens, median) for (seqs, tokens), median in zip(BATCHES, medians, strict=True)
+    ]
+    return fit(measured, f"{decoder}; timed on {comparison.device}")
+
+
+def _step(decoder: Decoder, seqs: int, tokens: int, where: str) -> Callable[[], object]:
+    """One step of `seqs` sequences that have `tokens` tokens each."""
+    import torch
+
+    from pagedlab_kernels import paged_attention
+
+    hidden, (layers, heads) = decoder.hidden, (decoder.layers, decoder.heads)
+    blocks = -(-tokens // BLOCK_SIZE)
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator).to(where)
+
+    into, out = numbers(layers, hidden, 6 * hidden), numbers(layers, 6 * hidden, hidden)
+    caches = numbers(layers, 2, seqs * blocks, heads.kv_heads, BLOCK_SIZE, heads.head_dim).transpose(3, 4)
+    table = torch.arange(seqs * blocks, dtype=torch.int32).reshape(seqs, blocks).to(where)
+    lengths = torch.full((seqs,), tokens, dtype=torch.int32).to(where)
+    first, kernel = numbers(seqs, hidden), kernel_for(where)
+
+    def step() -> object:
+        x = first
+        for layer in range(layers):
+            query = x.view(seqs, -1, heads.head_dim)
+            key, value = caches[layer]
+            x = paged_attention(query, key, value, table, lengths, backend=kernel, check=False).view(seqs, -1)
+            x = torch.nn.functional.normalize((x @ into[layer]) @ out[layer])
+        return x
+
+    step()
+    return step
