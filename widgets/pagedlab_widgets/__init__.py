@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from .predict import Predict
     from .ranks_view import RanksView
     from .trace import Counts, Trace, TraceBuilder
+    from .trial import ClaimsOnTrial
 
 _HOME = {
+    "ClaimsOnTrial": "trial",
     "AccessibleNames": "names",
     "AdviceView": "advice",
     "Axis": "chart",
@@ -73,6 +75,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ClaimsOnTrial",
     "AccessibleNames",
     "AdviceView",
     "Axis",
