@@ -167,12 +167,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chart", type=Path, metavar="FILE", help="with --manager: draw it, as an SVG file")
     text = "time several ranks instead, and count the bytes that keep their tables alike"
     parser.add_argument("--ranks", action="store_true", help=text)
+    text = "time the block map in a browser instead: needs playwright and a Chromium"
+    parser.add_argument("--ui", action="store_true", help=text)
 
 
 def command(args: argparse.Namespace) -> int:
     progress = _show_progress if sys.stderr.isatty() else None
     if args.chart and not args.manager:
         raise UsageError("--chart draws what --manager measures; give both")
+    if args.ui:
+        return _bench_ui(args)
     if args.ranks:
         from pagedlab import bench_ranks
 
@@ -202,6 +206,18 @@ def command(args: argparse.Namespace) -> int:
         return 1
     print(json.dumps(result.to_dict(), indent=2, allow_nan=False) if args.json else result)
     return 130 if result.comparison.stopped else 0
+
+
+def _bench_ui(args: argparse.Namespace) -> int:
+    from pagedlab import bench_ui
+
+    try:
+        ui = bench_ui.run(presses=20, shows=2, seconds=2) if args.quick else bench_ui.run()
+    except bench_ui.NoBrowser as error:
+        print(f"{args.prog} --ui: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(ui.to_dict(), indent=2) if args.json else ui)
+    return 0
 
 
 def _what(settings: Settings) -> str:
