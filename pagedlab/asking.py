@@ -132,11 +132,8 @@ class Asking:
             raise ValueError("match: this manager was made without prefix_caching=True")
         count, ids, _, keys, num_hit, hits = self._look_up(tokens, salt)
         index, size = self._pool.index, self.block_size
-
-        def hit_under(parent: bytes) -> int:
-            return self._hit(count, keys_of(parent, ids, size))[0] if ids else 0
-
-        end = index.why_it_ends(keys, num_hit, self._usable(count), hit_under)
+        others = (self._hit(count, keys_of(parent, ids, size))[0] for parent in index.parents if ids)
+        end = index.why_it_ends(keys, num_hit, self._usable(count), others)
         evicted = index.eviction_of(keys[num_hit]) if end is End.EVICTED else None
         return Match(num_hit * size, tuple(hits), end, evicted)
 
@@ -164,11 +161,13 @@ class Asking:
 
     def ref_count(self, block: int) -> int:
         """How many sequences hold `block`; 0 means that it is free."""
-        return self._pool.ref_counts[self._known(block)]
+        if not 0 <= block < self.num_blocks:
+            raise IndexError(f"block {block} is not one of the {self.num_blocks} blocks of this pool")
+        return self._pool.ref_counts[block]
 
     def is_cached(self, block: int) -> bool:
         """Whether `block` has a key, by which a prompt can find it; it may be held or free."""
-        return self._known(block) >= 0 and self.prefix_caching and self._pool.keys[block] is not None
+        return self.ref_count(block) >= 0 and self.prefix_caching and self._pool.keys[block] is not None
 
     @property
     def num_free_blocks(self) -> int:
@@ -206,11 +205,6 @@ class Asking:
             where = f"is swapped out to {len(held.blocks) - held.gone} host block(s); swap it in first"
             raise SwappedSequence(f"sequence {seq_id!r} {where if held.away else 'is not swapped out'}")
         return held
-
-    def _known(self, block: int) -> int:
-        if not 0 <= block < self.num_blocks:
-            raise IndexError(f"block {block} is not one of the {self.num_blocks} blocks of this pool")
-        return block
 
     def _blocks_for(self, tokens: int, lookahead: int = 0) -> int:
         return -(-(tokens + (lookahead and at_least(0, lookahead, "lookahead"))) // self.block_size)

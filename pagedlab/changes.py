@@ -1,13 +1,5 @@
 """What can happen to a pool: one immutable event for each change.
 
-    Allocate  a sequence arrives and gets its blocks        Fork  a child shares its parent's blocks
-    Append    tokens are stored, perhaps in new blocks      Free  a sequence lets its blocks go
-    CopyOnWrite  a writer leaves a shared block for one of its own
-    Release   blocks that fell out of the window            Preempt  a sequence had to leave, and its cost
-    SwapOut, SwapIn   sequences move to the host and back
-    Cache     full blocks got a key                         CacheHit  a prompt found blocks by their keys
-    Evict     blocks lost their key to a new owner          ResetCache  every block lost its key
-
 A call that causes several writes them in the order in which they replay: what is let go, what is found, what
 is evicted, what is handed out, what got a key.
 """

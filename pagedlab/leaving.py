@@ -8,7 +8,7 @@ swap_in     A 5 6 7    B 5 6 8          wherever there is room, shared again
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from pagedlab import changes
 from pagedlab.asking import Asking
 from pagedlab.changes import Blocks, Copies, Event, SeqId
 from pagedlab.errors import OutOfBlocks
+from pagedlab.prefix import Named
 
 E = TypeVar("E", bound=Event)
 
@@ -78,9 +79,7 @@ class Leaving(Asking):
             del self._log[length:]
             raise
 
-    def _take(
-        self, seq_id: SeqId, events: list[Event], new: Blocks, hits: Blocks, named: Mapping[int, bytes]
-    ) -> None:
+    def _take(self, seq_id: SeqId, events: list[Event], new: Blocks, hits: Blocks, named: Named) -> None:
         """`_commit` what is taken from the pool, and log who loses a key and who gets one."""
         pool, log = self._pool, self._log
         if log is None:
@@ -120,9 +119,8 @@ class Leaving(Asking):
             what = f"moving {', '.join(map(repr, seq_ids))} {'to' if away else 'from'} the host"
             raise OutOfBlocks(what, len(holders), target.num_free, target.num_blocks)
         copies = list(zip(holders, target.next(len(holders)), strict=True))
-        there = dict(copies)
-        new = list(there.values())
-        named = {new: key for old, new in copies if (key := source.keys[old])} if source.keys else {}
+        there, new = dict(copies), [block for _, block in copies]
+        named = {to: key for old, to in copies if (key := source.keys[old])} if source.keys else {}
         moved = [[-1] * held.gone + [there[b] for b in old] for held, old in zip(group, stored, strict=True)]
         leaving, freed = list(chain.from_iterable(tables)), source.freed_by(*tables)
         done = event(tuple(copies), tuple(freed)), copies

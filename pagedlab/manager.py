@@ -11,9 +11,8 @@ already. Whoever writes first into a shared, part-filled block moves to a copy o
 manager moves integers only and returns the copies to make.
 
 The design is that of PagedAttention (Kwon et al., SOSP 2023); the order in which blocks are handed out, and
-the prefix cache, are those of vLLM's block pool. Every call either does all it says or raises and changes
-nothing: it plans, then lets `_commit` make one change of the pool, and ends with assignments.
-`POLICIES.md` says where managers differ and which way this one goes.
+the prefix cache, are those of vLLM's block pool; `POLICIES.md` says where managers differ. Every call does
+all it says or changes nothing: it plans, lets `_commit` change log and pool, and ends with assignments.
 """
 
 from __future__ import annotations
@@ -88,9 +87,10 @@ class BlockManager(Leaving):
             ids = ids[len(keys) * self.block_size :]
             if len(pool.index.parents) < REMEMBERED:
                 pool.index.parents.add(parent)
-        room, one_more = self._room(len(blocks), gone), self._one_more(seq_id)
+        room, one_more = self._room(len(blocks), gone), None
         events: list[Event] = []
         if self._log is not None:
+            one_more = changes.Append(seq_id, 1, ())
             events = [changes.CacheHit(seq_id, allocation.num_cached_tokens, tuple(hits))] if num_hit else []
             events.append(changes.Allocate(seq_id, count, tuple(blocks)))
         named = dict(zip(blocks[num_hit:], keys[num_hit:], strict=False))
@@ -145,7 +145,8 @@ class BlockManager(Leaving):
         if child_id in self._held:
             raise DuplicateSequence(child_id, len(self._held[child_id].blocks))
         tokens, blocks = parent.num_tokens, parent.blocks[: self._blocks_for(parent.num_tokens)]
-        ids, one_more = None if parent.ids is None else parent.ids[:], self._one_more(child_id)
+        ids = None if parent.ids is None else parent.ids[:]
+        one_more = None if self._log is None else changes.Append(child_id, 1, ())
         child = Held(blocks, tokens, ids, parent.parent, parent.priority, one_more, parent.gone)
         shared, forked = iter(blocks[parent.gone :]), changes.Fork(parent_id, child_id, tokens, len(blocks))
         self._commit([forked], self._held.__setitem__, child_id, child)
@@ -154,16 +155,13 @@ class BlockManager(Leaving):
 
     def reset_cache(self) -> None:
         """Forget every key; free blocks keep their order. Raises `CacheInUse` while one is held."""
-        held = self._pool.num_held_with_key() + self._host.num_held_with_key()
+        held = self._pool.held_with_key() + self._host.held_with_key()
         if held:
             raise CacheInUse(f"reset_cache: {held} cached block(s) are held by sequences; free them first")
         self._host.reset()
         self._commit([changes.ResetCache()], self._pool.reset)
 
     # ---- inside ------------------------------------------------------------------------------
-
-    def _one_more(self, seq_id: SeqId) -> changes.Append | None:
-        return None if self._log is None else changes.Append(seq_id, 1, ())
 
     def _fill(self, seq_id: SeqId, held: Held) -> None:
         """One token more is in `held.ids`, and the block is full: it gets its key."""

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import chain, filterfalse, islice
 
+from pagedlab.changes import Blocks
 from pagedlab.eviction import DEFAULT_PRIORITY, Eviction, LeastRecentlyFreed
-from pagedlab.prefix import PrefixIndex
+from pagedlab.prefix import UNNAMED, By, Named, PrefixIndex
 
 
 class BlockPool:
@@ -42,7 +43,7 @@ class BlockPool:
         self._stack = array("i", range(num_blocks - 1, -1, -1))  # of the free blocks without a key
         self._height = num_blocks  # of that stack: what is above it is out of date
 
-    def next(self, count: int, hits: Sequence[int] = ()) -> list[int]:
+    def next(self, count: int, hits: Blocks = ()) -> list[int]:
         """The `count` blocks that `take` hands out next, `hits` apart. The caller has checked `num_free`."""
         height = self._height
         blocks = self._stack[max(0, height - count) : height].tolist()[::-1] if height else []
@@ -54,18 +55,8 @@ class BlockPool:
             blocks += victims
         return blocks
 
-    def take(
-        self,
-        new: Sequence[int],
-        hits: Sequence[int] = (),
-        named: Mapping[int, bytes] = {},
-        by: tuple[Hashable, int | None] = (None, None),
-    ) -> None:
-        """Hand out `new`, as `next` said; hold `hits` once more; give the blocks `named` their keys.
-
-        `by` is who gets them and the index of the event that says so: `match` tells it to those who ask why a
-        block is no longer there.
-        """
+    def take(self, new: Blocks, hits: Blocks = (), named: Named = UNNAMED, by: By = (None, None)) -> None:
+        """Hand out `new`, as `next` said; hold `hits` once more; give the blocks `named` their keys."""
         counts, height = self.ref_counts, self._height - len(new)
         victims, height = (new[height:], 0) if height < 0 else ((), height)
         revived = [block for block in hits if not counts[block]] if hits else ()
@@ -78,7 +69,7 @@ class BlockPool:
             counts[block] = 1
         self._height, self.num_free = height, num_free
 
-    def freed_by(self, blocks: Sequence[int], *more: Sequence[int]) -> list[int]:
+    def freed_by(self, blocks: Blocks, *more: Blocks) -> list[int]:
         """What nobody holds once these tables are let go, in table order, those with a key first."""
         counts, keys = self.ref_counts, self.keys
         if not more:  # a block gets its key when it is full, so within one table the order is right
@@ -87,7 +78,7 @@ class BlockPool:
         freed = [block for block, holders in leaving if counts[block] == holders]
         return sorted(freed, key=lambda block: keys[block] is None) if keys else freed
 
-    def release(self, blocks: Sequence[int], freed: Sequence[int], priority: int = DEFAULT_PRIORITY) -> None:
+    def release(self, blocks: Blocks, freed: Blocks, priority: int = DEFAULT_PRIORITY) -> None:
         """One fewer holds each of `blocks`, and nobody those that are `freed_by` it."""
         counts, leaving, cut = self.ref_counts, iter(blocks), self._num_cached(freed)
         height, num_free = self._height + len(freed) - cut, self.num_free + len(freed)
@@ -108,7 +99,7 @@ class BlockPool:
                 counts[block] -= 1
         self._height, self.num_free = height, num_free
 
-    def retake(self, blocks: Sequence[int], freed: Sequence[int]) -> None:
+    def retake(self, blocks: Blocks, freed: Blocks) -> None:
         """Take back the latest `release`."""
         cut = self._num_cached(freed)
         self._repair(held=freed[:cut])
@@ -127,8 +118,8 @@ class BlockPool:
         self.index.add({block: key})
         self.keys[block] = key
 
-    def num_held_with_key(self) -> int:
-        """Cached blocks that somebody holds."""
+    def held_with_key(self) -> int:
+        """How many cached blocks somebody holds."""
         return sum(1 for count, key in zip(self.ref_counts, self.keys, strict=False) if count and key)
 
     def reset(self) -> None:
@@ -138,13 +129,7 @@ class BlockPool:
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _pass_on(
-        self,
-        victims: Sequence[int],
-        revived: Sequence[int],
-        named: Mapping[int, bytes],
-        by: tuple[Hashable, int | None],
-    ) -> None:
+    def _pass_on(self, victims: Blocks, revived: Blocks, named: Named, by: By) -> None:
         """`victims` lose their keys, the `named` get theirs, and nobody evicts victims and `revived` now."""
         keys, index = self.keys, self.index
         going, emptied, naming = [*victims, *revived], iter(victims), iter(named.items())
@@ -163,14 +148,14 @@ class BlockPool:
         for block, key in naming:
             keys[block] = key
 
-    def _num_cached(self, freed: Sequence[int]) -> int:
+    def _num_cached(self, freed: Blocks) -> int:
         """How many of the blocks have a key: in what is `freed_by` something they come first."""
         cut = len(freed) if self.keys else 0
         while cut and self.keys[freed[cut - 1]] is None:
             cut -= 1
         return cut
 
-    def _repair(self, free: Sequence[int] = (), held: Sequence[int] = ()) -> None:
+    def _repair(self, free: Blocks = (), held: Blocks = ()) -> None:
         """Let the policy have the blocks that are `free`, and not those `held`, however far it got."""
         there = set(self.eviction)
         self.eviction.add([block for block in free if block not in there], DEFAULT_PRIORITY)

@@ -1,4 +1,4 @@
-"""The keys by which a prompt finds blocks that are already filled, and why it finds no more.
+"""The keys by which a prompt finds blocks that are filled already, and why it finds no more.
 
     tokens   0 1 2 3 | 4 5 6 7 | 8 9       a full block's key is a hash of its parent's key and its token ids,
     keys        k0  -->  k1                so equal keys mean equal tokens from the very start of the sequence
@@ -15,8 +15,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+Named: TypeAlias = Mapping[int, bytes]
+"""Blocks that are full, and the keys that they get."""
+UNNAMED: Named = {}
+By: TypeAlias = tuple[Hashable, int | None]
+"""Who was handed a block, and the index of the event that says so (None without a log)."""
 KEY_BYTES = 16
 _EMPTY = blake2b(digest_size=KEY_BYTES)
 REMEMBERED = 1 << 16  # evicted keys and salts that can still be told apart from ones never seen
@@ -34,14 +39,14 @@ class End(Enum):
 
 
 class Evicted(NamedTuple):
-    """When a block lost its key: `seq_id` was handed it, as event `event` of the log says (None without)."""
+    """When a block lost its key: it was handed to `seq_id`, as event `event` says (None without a log)."""
 
     seq_id: Hashable
     event: int | None
 
 
 class Match(NamedTuple):
-    """The cached prefix of a prompt: so many tokens, in these blocks, and why not more."""
+    """The cached prefix of a prompt: so many tokens, in these blocks, and why it ends there."""
 
     num_cached_tokens: int
     blocks: tuple[int, ...]
@@ -85,15 +90,15 @@ class PrefixIndex:
         self.parents: set[bytes] = set()  # of first blocks: one for each salt seen
         # Evicted keys in two generations: a young one that is full becomes the old one. A key that came back
         # is still here, but also among the blocks, and these are asked first.
-        self._young: dict[bytes | None, tuple[Hashable, int | None]] = {}
-        self._old: dict[bytes | None, tuple[Hashable, int | None]] = {}
+        self._young: dict[bytes | None, By] = {}
+        self._old: dict[bytes | None, By] = {}
 
     def first(self, key: bytes) -> int | None:
         """The earliest block of that key that is still there."""
         there = self._blocks.get(key)
         return next(iter(there)) if isinstance(there, OrderedDict) else there
 
-    def add(self, named: Mapping[int, bytes]) -> None:
+    def add(self, named: Named) -> None:
         """Each of these blocks is found by its key from now on."""
         for block, key in named.items():
             there = self._blocks.setdefault(key, block)
@@ -102,14 +107,14 @@ class PrefixIndex:
             elif there != block:
                 self._blocks[key] = OrderedDict.fromkeys((there, block))
 
-    def take_back(self, named: Mapping[int, bytes], keys: Sequence[bytes | None]) -> None:
+    def take_back(self, named: Named, keys: Sequence[bytes | None]) -> None:
         """Undo an `add`, however far it got; `keys` are those that the blocks had before it."""
         for block, key in named.items():
             there = self._blocks.get(key)
             if keys[block] != key and (block in there if isinstance(there, OrderedDict) else there == block):
                 self.forget([block], {block: key}, {})
 
-    def forget(self, blocks: Iterable[int], keys: Any, named: Mapping[int, bytes]) -> None:
+    def forget(self, blocks: Iterable[int], keys: Any, named: Named) -> None:
         """These blocks lose their `keys`; one that `named` gives its own again becomes the latest of it.
 
         Allocates no memory.
@@ -130,8 +135,8 @@ class PrefixIndex:
             else:
                 del index[key]
 
-    def remember(self, keys: Iterable[bytes | None], by: tuple[Hashable, int | None]) -> None:
-        """These keys are about to be evicted; `by` is what `Evicted` says of it."""
+    def remember(self, keys: Iterable[bytes | None], by: By) -> None:
+        """These keys are about to be evicted."""
         if len(self._young) >= REMEMBERED:
             self._young, self._old = {}, self._young
         self._young.update(dict.fromkeys(keys, by))
@@ -159,10 +164,10 @@ class PrefixIndex:
                 best = len(found)
         return best, found[released(best) : best]  # type: ignore[return-value]
 
-    def why_it_ends(self, keys: list[bytes], best: int, limit: int, others: Callable[[bytes], int]) -> End:
+    def why_it_ends(self, keys: list[bytes], best: int, limit: int, others: Iterable[int]) -> End:
         """Why a hit has `best` blocks, of a prompt with these full blocks, of which `limit` may be used.
 
-        `others(parent)` is the length of the hit that the same tokens have under another first parent.
+        `others` are the hits that the same tokens have under the salts that were ever seen.
         """
         if best == len(keys):
             return End.SHORT
@@ -170,6 +175,6 @@ class PrefixIndex:
             return End.RECOMPUTED
         if self.eviction_of(keys[best]) is not None:
             return End.EVICTED
-        if any(others(parent) > best for parent in self.parents):
+        if any(other > best for other in others):
             return End.OTHER_SALT
         return End.DIFFERENT if best else End.NOTHING_ALIKE
