@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .lesson import beside, card, source, waste_curve
+    from .museum_view import MuseumView
     from .names import AccessibleNames, named
     from .own_allocator import own_trace
     from .predict import Predict
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .trial import ClaimsOnTrial
 
 _HOME = {
+    "MuseumView": "museum_view",
     "ClaimsOnTrial": "trial",
     "AccessibleNames": "names",
     "AdviceView": "advice",
@@ -75,6 +77,7 @@ _HOME = {
 }
 
 __all__ = [
+    "MuseumView",
     "ClaimsOnTrial",
     "AccessibleNames",
     "AdviceView",

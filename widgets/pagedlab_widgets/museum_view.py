@@ -1,0 +1,110 @@
+"""The bug museum: one fault at a time, the test it passes, the one it fails, and what your own test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import ipywidgets
+
+from pagedlab import museum
+from pagedlab.museum import Exhibit
+
+from .bar_table import BarTable, Row, Segment
+from .names import named
+
+_STYLE = (
+    "<style>.pl-exhibit pre{padding:.5em .8em;margin:.4em 0;overflow:auto}"
+    ".pl-exhibit .pl-out::before{content:'- '}.pl-exhibit .pl-in::before{content:'+ '}"
+    ".pl-exhibit .pl-in{font-weight:bold}</style>"
+)
+
+
+class MuseumView(ipywidgets.VBox):
+    """Walk through the exhibits; for each, both tests are run on the faulty kernel as it is shown.
+
+    With `test`, a function that raises for a faulty kernel, a table says which exhibits it kills. `exhibit`
+    is the name of the one that is shown first.
+
+    >>> view = MuseumView(exhibit="tail")
+    >>> "One token too many" in view.card.value
+    True
+    """
+
+    def __init__(self, test: Callable[[Any], Any] | None = None, *, exhibit: str | None = None) -> None:
+        names = [each.name for each in museum.exhibits()]
+        first = museum.get(exhibit).name if exhibit else names[0]
+        chooser = ipywidgets.Dropdown(options=names, value=first, description="Exhibit")
+        self.chooser = named(chooser, "Exhibit")
+        self.before, self.after = _step("Previous"), _step("Next")
+        self.before.on_click(lambda _: self._go(-1))
+        self.after.on_click(lambda _: self._go(1))
+        self.card = ipywidgets.HTML()
+        self.table = BarTable("Exhibits that your test kills", {"killed": "killed"}, word="measured", unit="")
+        row = ipywidgets.HBox([self.before, self.chooser, self.after], layout={"flex_flow": "row wrap"})
+        super().__init__([row, self.card, *([self.table] if test is not None else [])])
+        self.chooser.observe(lambda _: self._show(), "value")
+        self._show()
+        if test is not None:
+            self.score(test)
+
+    def score(self, test: Callable[[Any], Any]) -> tuple[int, int]:
+        """Try a test on every scored exhibit and every sound kernel: how many it kills, of how many.
+
+        A test that raises for a sound kernel kills nothing: it cannot tell the two apart.
+        """
+        scored = museum.exhibits(scored=True)
+        refused = sum(museum.killed(test, kernel) for kernel in museum.sound())
+        killed = [not refused and museum.killed(test, exhibit.faulty) for exhibit in scored]
+        rows = [
+            Row(
+                exhibit.name,
+                (Segment("killed", float(dead)),),
+                "killed" if dead else f"lives: {exhibit.title}",
+            )
+            for exhibit, dead in zip(scored, killed, strict=True)
+        ]
+        note = f"It raises for {refused} sound kernels, so nothing counts." if refused else ""
+        self.table.show(rows, caption=f"{sum(killed)} of {len(scored)} killed. {note}")
+        return sum(killed), len(scored)
+
+    def _go(self, by: int) -> None:
+        names = list(self.chooser.options)
+        self.chooser.value = names[(names.index(self.chooser.value) + by) % len(names)]
+
+    def _show(self) -> None:
+        exhibit = museum.get(self.chooser.value)
+        self.card.value = _STYLE + f'<div class="pl-exhibit">{_card(exhibit)}</div>'
+
+
+def _step(name: str) -> ipywidgets.Button:
+    return ipywidgets.Button(description=name, layout={"width": "auto"})
+
+
+def _row(exhibit: Exhibit, dead: bool) -> Row:
+    return Row(exhibit.name, (Segment("killed", float(dead)),), "" if dead else f"lives: {exhibit.title}")
+
+
+def _card(exhibit: Exhibit) -> str:
+    naive, careful = (
+        "fails, as it should" if museum.killed(test, exhibit.faulty) else "passes"
+        for test in (exhibit.naive, exhibit.careful)
+    )
+    lines = [
+        f"<h4>{escape(exhibit.title)}</h4>",
+        f"<p>{escape(exhibit.story)} <i>({escape(exhibit.citation)})</i></p>",
+        _lines("pl-out", exhibit.before) + _lines("pl-in", exhibit.after),
+        f"<p>The naive test <b>{naive}</b>. The careful test <b>{careful}</b>.</p>",
+    ]
+    if exhibit.scored:
+        smallest = museum.smallest_failing(exhibit.faulty)
+        lines.append(f"<p>Smallest failing input found: <code>{escape(str(smallest))}</code></p>")
+    else:
+        lines.append("<p>A decode kernel's own test cannot reach this one: it does not count in a score.</p>")
+    lines.append(f"<details><summary>What a test must do to see it</summary>{escape(exhibit.hint)}</details>")
+    return "".join(lines)
+
+
+def _lines(kind: str, text: str) -> str:
+    return f'<pre class="{kind}">{escape(text) or "(nothing)"}</pre>'
