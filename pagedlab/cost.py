@@ -6,10 +6,10 @@ rows with the same kernel, so the two differ in the table and in nothing else; b
 their answers are compared.
 
 Both lie head-major ([kv_heads, tokens, head_dim] in a sequence, HND in a block), where a head's tokens
-are neighbours, or both token-major (NHD). Where memory lies makes a difference of its own, so the noise
-floor is taken between two copies of the twin's rows. The size of the pool decides the heads, so that K and V
-take 32 MiB each from 16,384 slots on. A smaller pool takes less and may fit into a cache: what it costs to
-read from there says little about reading from memory, so a `Cost` carries the bytes that were read.
+are neighbours. Where memory lies makes a difference of its own, so the noise floor is taken between two
+copies of the twin's rows. The size of the pool decides the heads, so that K and V take 32 MiB each from
+16,384 slots on. A smaller pool takes less and may fit into a cache: what it costs to read from there says
+little about reading from memory, so a `Cost` carries the bytes that were read.
 
 torch is imported when a pool is made, so that who only shows a `Cost` does without.
 """
@@ -29,8 +29,6 @@ from pagedlab_kernels import contiguous_attention, paged_attention
 if TYPE_CHECKING:
     import torch
 
-LAYOUTS = {"HND": "head-major", "NHD": "token-major"}
-"""How a block lies in memory, and what its twin's rows are called then."""
 BYTES_A_SIDE = 32 * 2**20
 MOST_BYTES_OF_ROWS = 768 * 2**20
 QUERY_GROUP = 4
@@ -123,30 +121,26 @@ class AttentionCost:
         num_tokens: Mapping[SeqId, int],
         block_size: int,
         *,
-        layout: str = "HND",
         repeats: int = 15,
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], object] | None = None,
     ) -> Cost:
         """Run one decode step over the tables, `repeats` times on both sides, interleaved.
 
-        Both sides lie in memory as `layout` says. `should_stop` is asked between the steps of getting ready,
-        then before each sample; `progress(done, repeats)` is called after each round. Raises `IndexError`
-        for a block outside the pool, `ValueError` for another layout, when there is nothing to read, when
-        the twin's rows would not fit or when the two sides disagree, and `Outdated` when stopped before the
-        first sample.
+        `should_stop` is asked between the steps of getting ready, then before each sample;
+        `progress(done, repeats)` is called after each round. Raises `IndexError` for a block outside the
+        pool, `ValueError` when there is nothing to read, when the twin's rows would not fit or when the two
+        sides disagree, and `Outdated` when stopped before the first sample.
         """
         import torch
 
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
         sequences = [seq for seq in tables if num_tokens[seq] > 0]
         if not sequences:
             raise ValueError("no sequence stores a token at this moment")
         table = torch.from_numpy(padded_table([tables[seq] for seq in sequences])).to(self.device)
         lengths = torch.tensor([num_tokens[seq] for seq in sequences], dtype=torch.int32, device=self.device)
         query = self._query(len(sequences))
-        key, value = (self._paged(pool, block_size, layout) for pool in (self._key, self._value))
+        key, value = (self._paged(pool, block_size) for pool in (self._key, self._value))
 
         def paged(check: bool) -> torch.Tensor:
             answer = paged_attention(query, key, value, table, lengths, backend=self.backend, check=check)
@@ -162,7 +156,7 @@ class AttentionCost:
             for pool in (key, value):
                 if should_stop():
                     raise Outdated("stopped while the twin's rows were gathered")
-                rows.append(_gather(pool, table, lengths, layout))
+                rows.append(_gather(pool, table, lengths))
         twin, second_twin = copies
         difference = (answer - contiguous(twin, check=True)).abs().max().item()
         if not difference < 1e-4:
@@ -171,8 +165,8 @@ class AttentionCost:
         read = 2 * tokens * self.heads.bytes_per_token
         comparison = timing.compare(
             [
-                timing.Case("contiguous", lambda: contiguous(twin, check=False), LAYOUTS[layout], read),
-                timing.Case(f"paged, blocks of {block_size}", lambda: paged(check=False), layout, read),
+                timing.Case("contiguous", lambda: contiguous(twin, check=False), "head-major", read),
+                timing.Case(f"paged, blocks of {block_size}", lambda: paged(check=False), "HND", read),
             ],
             again=lambda: contiguous(second_twin, check=False),
             what=f"one decode step, one layer, {self.heads}; kernel: {self.backend}",
@@ -188,13 +182,11 @@ class AttentionCost:
             comparison, self.backend, self.heads, tokens, len(sequences), block_size, read, difference
         )
 
-    def _paged(self, pool: torch.Tensor, block_size: int, layout: str) -> torch.Tensor:
-        """The pool in such blocks, viewed as `[blocks, block_size, kv_heads, head_dim]`."""
+    def _paged(self, pool: torch.Tensor, block_size: int) -> torch.Tensor:
+        """The pool in such blocks: HND in memory, viewed as `[blocks, block_size, kv_heads, head_dim]`."""
         blocks = self.num_slots // block_size
         kv_heads, head_dim = self.heads.kv_heads, self.heads.head_dim
         used = pool[: blocks * block_size * kv_heads * head_dim]
-        if layout == "NHD":
-            return used.view(blocks, block_size, kv_heads, head_dim)
         return used.view(blocks, kv_heads, block_size, head_dim).transpose(1, 2)
 
     def _query(self, sequences: int) -> torch.Tensor:
@@ -205,23 +197,19 @@ class AttentionCost:
         return torch.randn(shape, generator=generator).to(self.device)
 
 
-def _gather(pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, layout: str) -> torch.Tensor:
-    """Each sequence's tokens in one row, viewed as `[seqs, max_len, kv_heads, head_dim]`."""
+def _gather(pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Each sequence's tokens in one row, head-major, viewed as `[seqs, max_len, kv_heads, head_dim]`."""
     import torch
 
     _, block_size, kv_heads, head_dim = pool.shape
-    longest = int(lengths.max())
-    size = 4 * len(lengths) * kv_heads * longest * head_dim
+    size = 4 * len(lengths) * kv_heads * int(lengths.max()) * head_dim
     if size > MOST_BYTES_OF_ROWS:
         raise ValueError(
             f"the twin's rows, all as long as the longest, would take {_format.size(size)} a side; "
             f"at most {_format.size(MOST_BYTES_OF_ROWS)} are allowed"
         )
-    if layout == "NHD":
-        rows = torch.empty(len(lengths), longest, kv_heads, head_dim, device=pool.device)
-    else:
-        rows = torch.empty(len(lengths), kv_heads, longest, head_dim, device=pool.device).transpose(1, 2)
+    rows = torch.empty(len(lengths), kv_heads, int(lengths.max()), head_dim, device=pool.device)
     for row, blocks, length in zip(rows, table.long(), lengths.tolist(), strict=True):
         held = pool[blocks[: -(-length // block_size)]]  # [blocks, block_size, kv_heads, head_dim]
-        row[:length] = held.flatten(0, 1)[:length]
-    return rows
+        row[:, :length] = held.flatten(0, 1)[:length].transpose(0, 1)
+    return rows.transpose(1, 2)

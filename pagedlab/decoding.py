@@ -180,6 +180,8 @@ class Decode:
         rounds: int = FEWEST_ROUNDS,
         seed: int = 0,
         what: str = "",
+        should_stop: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Comparison:
         """Time such cases; the first is the baseline, the reader the limit.
 
@@ -200,6 +202,8 @@ class Decode:
                 repeats=rounds,
                 seed=seed,
                 clock=clock_for(self.device),
+                should_stop=should_stop,
+                progress=progress,
             )
         finally:
             torch.set_num_threads(threads_before)

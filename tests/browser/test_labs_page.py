@@ -17,10 +17,17 @@ lab = CopyOnWriteLab(block_size=4, prompt=10)
 lab
 """
 
+OVERHEAD = """
+from pagedlab_widgets import OverheadExplorer
+
+overhead = OverheadExplorer("uniform", context=32, batch=2, measure=False)
+overhead
+"""
+
 
 @pytest.fixture(scope="module")
 def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
-    return open_notebook("labs.ipynb", SHARING)
+    return open_notebook("labs.ipynb", SHARING, OVERHEAD)
 
 
 # -- who may write here
@@ -72,3 +79,34 @@ def test_a_copy_that_is_left_out_makes_the_answer_wrong(notebook: Notebook) -> N
     expect(lab.locator("strong", has_text="it read a block that was never copied")).to_have_count(1)
     lab.get_by_role("checkbox", name="Make the copies").check()
     notebook.eventually("lab.sequences", ("A",))
+
+
+# -- what a look-up costs
+
+
+def test_a_step_is_set_by_keyboard_and_measured_in_the_background(notebook: Notebook) -> None:
+    explorer = notebook.cell(1)
+    context = explorer.get_by_role("slider", name="Context in tokens")
+    context.focus()
+    context.press("ArrowRight")
+    notebook.eventually("overhead.context.value", 64)
+    explorer.get_by_role("combobox", name="Layout of a block").select_option("NHD")
+    expect(explorer.get_by_text("8 look-ups a layer, a block table of 32 B (computed).")).to_be_visible()
+    explorer.get_by_role("button", name="Measure again").press("Enter")
+    row = explorer.get_by_role("row").filter(has_text="paged, blocks of 16")
+    expect(row).to_contain_text("NHD, blocks shuffled", timeout=60_000)
+    notebook.eventually("overhead.cost.word, overhead._step.activity.text", ("measured", ""))
+
+
+def test_every_block_size_is_measured_by_a_click_and_read_out_on_one_chart(notebook: Notebook) -> None:
+    explorer = notebook.cell(1)
+    chart = explorer.locator(".pl-chart")
+    expect(chart).to_have_attribute("data-lines", "2")
+    explorer.get_by_role("button", name="Measure every block size").click()
+    expect(chart).to_have_attribute("data-lines", "4", timeout=60_000)
+    slider = chart.get_by_role("slider", name="What a block size costs: block size")
+    slider.press("End")
+    for cost in ("block size 256: memory wasted", "block table", "host builds the table", "kernel"):
+        expect(chart.locator(".pl-readout")).to_contain_text(cost)
+    notebook.eventually("overhead.costs.cursor", 256.0)
+    notebook.eventually("len(overhead.costs.lines)", 4)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .lesson import beside, card, source, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
+    from .overhead import OverheadExplorer
     from .own_allocator import own_trace
     from .predict import Predict
     from .ranks_view import RanksView
@@ -58,6 +59,7 @@ _HOME = {
     "Counts": "trace",
     "Line": "chart",
     "LineChart": "chart",
+    "OverheadExplorer": "overhead",
     "Predict": "predict",
     "RanksView": "ranks_view",
     "Row": "bar_table",
@@ -89,6 +91,7 @@ __all__ = [
     "FragmentationExplorer",
     "Line",
     "LineChart",
+    "OverheadExplorer",
     "Predict",
     "RanksView",
     "Row",

@@ -219,7 +219,7 @@ class FragmentationExplorer(ipywidgets.VBox):
 
     def _to_measure(self) -> tuple[Any, ...]:
         slots, block_size, tables, num_tokens = self.tables_shown()
-        return tables, num_tokens, block_size, "HND", slots, None
+        return tables, num_tokens, block_size, slots
 
     # ---- drawing -----------------------------------------------------------------------------
 

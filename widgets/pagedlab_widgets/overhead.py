@@ -1,0 +1,229 @@
+"""The overhead explorer: what a look-up costs on this machine, and what a block size costs in all.
+
+    controls   need the kernel: context, batch, layout, order of blocks, block size
+    cost       measured: one decode step through that block table, beside its contiguous twin
+    workload   whose lengths decide the waste and the table
+    costs      the four costs of every block size on one axis; two are computed at once, two are measured
+
+A change of a control measures the step anew in the background. Every block size takes longer, so that it is
+measured when asked for; until then the chart holds what can be computed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from pagedlab import _format, overhead
+from pagedlab.comparison import Comparison
+from pagedlab.overhead import BLOCK_SIZES, LAYOUTS, ORDERS, Setting, Swept
+from pagedlab.workloads import Workload
+
+from .bar_table import BarTable, Row, Segment
+from .chart import Axis, Line, LineChart, Wall
+from .controls import WorkloadChooser, block_size_slider, choice_list, choice_slider
+from .measuring import Measuring, reading
+
+CONTEXTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+_USUAL = Wall("16: what vLLM falls back on", x=16)
+_NAMES = {"contiguous": "contiguous", "read": "the same bytes, only read"}
+
+
+class OverheadExplorer(ipywidgets.VBox):
+    """Set a decode step, and measure it through a block table and without.
+
+    `workload` (as for `FragmentationExplorer`) gives the lengths for the four costs. `context` (16 to 8,192),
+    `batch` (1 to 64), `block_size`, `layout` ("HND" or "NHD") and `order` ("in order", "shuffled" or
+    "scattered") are values of the controls. With `measure=False` only `measure()` and `measure_all()` do.
+
+    Raises `ValueError` for a value that a control lacks, and what `workloads.load` and `named` raise.
+
+    >>> explorer = OverheadExplorer("uniform", context=64, batch=2, measure=False)
+    >>> explorer.setting.lookups(explorer.block_size.value)
+    8
+    """
+
+    def __init__(
+        self,
+        workload: str | Path | Workload = "azure-conversation",
+        *,
+        context: int = 1024,
+        batch: int = 8,
+        block_size: int = 16,
+        layout: str = "HND",
+        order: str = "shuffled",
+        measure: bool = True,
+    ) -> None:
+        self.context = choice_slider("context", CONTEXTS, context, "Context (tokens)", "Context in tokens")
+        self.batch = choice_slider("batch", BATCHES, batch, "Batch (sequences)", "Batch in sequences")
+        self.block_size = block_size_slider(block_size)
+        self.layout_list = choice_list("layout", LAYOUTS, layout, "Layout", "Layout of a block")
+        self.order = choice_list("order", ORDERS, order, "Blocks lie", "Order of the blocks in memory")
+        self.chooser = WorkloadChooser(workload)
+        self.cost = BarTable("One decode step", {"time": "median"}, unit="ms", word="measured")
+        self.costs = LineChart(
+            "What a block size costs",
+            Axis("block size", log=True, ticks=BLOCK_SIZES),
+            Axis("% of its largest", ticks=(0, 25, 50, 75, 100)),
+        )
+        self.measure_again = ipywidgets.Button(description="Measure again")
+        self.every_size = ipywidgets.Button(
+            description="Measure every block size", layout={"width": "max-content"}
+        )
+        self._step = Measuring(self.cost, overhead.step, self._asked, self._draw_step)
+        self._sweep = Measuring(self.costs, overhead.sweep, self._asked_for_all, self._draw_sweep)
+        self._measures = measure
+        self._swept: Swept | None = None
+        wrap = {"flex_flow": "row wrap"}
+        settings = [self.context, self.batch, self.block_size, self.layout_list, self.order]
+        super().__init__(
+            [
+                ipywidgets.HBox(settings, layout=wrap),
+                self.cost,
+                ipywidgets.HBox([self.measure_again, self._step.activity], layout=wrap),
+                self.chooser,
+                self.costs,
+                ipywidgets.HBox([self.every_size, self._sweep.activity], layout=wrap),
+            ]
+        )
+        for control in settings:
+            control.observe(self._changed, "value")
+        self.chooser.observe(lambda _: self._count(), "chosen")
+        self.measure_again.on_click(lambda _: self._step.soon())
+        self.every_size.on_click(lambda _: self._sweep.soon())
+        self._count()
+        self._changed({"owner": self.block_size})
+
+    # ---- asking ------------------------------------------------------------------------------
+
+    @property
+    def setting(self) -> Setting:
+        """The step that is set; raises `ValueError` when it is larger than what is measured here."""
+        return Setting(self.context.value, self.batch.value, self.layout_list.value, self.order.value)
+
+    def measure(self) -> Comparison:
+        """Measure the step that is set, and wait for it."""
+        comparison: Comparison = self._step.now()
+        return comparison
+
+    def measure_all(self) -> Swept:
+        """Measure every block size, and wait for it."""
+        swept: Swept = self._sweep.now()
+        return swept
+
+    def close(self) -> None:
+        """Stop measuring, and close the widget."""
+        for measuring in (getattr(self, "_step", None), getattr(self, "_sweep", None)):
+            if measuring is not None:
+                measuring.stop()
+        super().close()
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _changed(self, change: dict[str, Any]) -> None:
+        if change["owner"] is self.block_size:
+            self.costs.cursor = self.block_size.value
+        else:  # what was measured at every block size was another step
+            self._sweep.stop()
+            self._swept = None
+            self._draw_costs()
+        try:
+            self.cost.caption = self._counted(self.setting)
+        except ValueError as error:
+            self._step.stop()
+            self.cost.show([], caption=f"Not measured: {error}.")
+            return
+        if self._measures:
+            self._step.soon()
+        else:
+            self._step.stop()
+
+    def _count(self) -> None:
+        """Another workload: what it wastes, and the tables that it needs."""
+        self._sweep.stop()
+        self._swept = None
+        self._counted_costs = overhead.count(self.chooser.chosen)
+        self._draw_costs()
+
+    def _asked(self) -> tuple[Any, ...]:
+        return self.setting, self.block_size.value
+
+    def _asked_for_all(self) -> tuple[Any, ...]:
+        return self.setting, overhead.mid_decode(self.chooser.chosen).tolist()
+
+    # ---- drawing -----------------------------------------------------------------------------
+
+    def _counted(self, setting: Setting) -> str:
+        entries = setting.lookups(self.block_size.value)
+        size = _format.size(4 * entries)
+        return f"{_format.count(entries, 'look-up')} a layer, a block table of {size} (computed)."
+
+    def _draw_step(self, comparison: Comparison) -> None:
+        rows = []
+        for timing in comparison.timings:
+            spread = timing.spread
+            ms = [1e3 * value for value in (spread.median, spread.q1, spread.q3)]
+            notes = [timing.layout]
+            if timing.name.startswith("paged"):
+                notes.append(reading(comparison, timing.name))
+            share = comparison.share_of_limit(timing.name)
+            if share and timing.name != comparison.limit:
+                notes.append(f"{_format.percent(share)} of the speed of a plain read")
+            name = _NAMES.get(timing.name, timing.name.replace("paged", "paged, blocks of"))
+            rows.append(Row(name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
+        caption = f"{_what(comparison)} {self._counted(self.setting)} {_conditions(comparison)}"
+        self.cost.show(rows, caption=caption, device=comparison.device)
+
+    def _draw_sweep(self, swept: Swept) -> None:
+        self._swept = swept
+        self._draw_costs()
+
+    def _draw_costs(self) -> None:
+        counted, workload = self._counted_costs, self.chooser.chosen
+        tables = [
+            f"{_format.count(entries, 'look-up')}, padded table of {_format.size(4 * padded)}"
+            for entries, padded in zip(counted.entries, counted.padded, strict=True)
+        ]
+        shares = [_format.percent(share) for share in counted.wasted]
+        lines = [
+            _line("memory wasted", counted.wasted, shares),
+            _line("block table", counted.entries, tables),
+        ]
+        caption = (
+            f"Of {workload.name}: waste over time, and the table of {overhead.HOST_BATCH} requests at random "
+            "moments of their lives (computed)."
+        )
+        if self._swept is None:
+            caption += " Two costs are measured when you ask for them."
+            self.costs.show(lines, [_USUAL], caption=caption, device="", status="")
+            return
+        kernel, host = self._swept.kernel, self._swept.host
+        names = [f"paged {size}" for size in BLOCK_SIZES]
+        builds = [host[name].median for name in names]
+        times = [kernel.ratio(name).median for name in names]
+        lines.append(_line("host builds the table", builds, [*map(_format.seconds, builds)], "measured"))
+        lines.append(_line("kernel", times, [reading(kernel, name) for name in names], "measured"))
+        caption += f" Measured: {_what(kernel)} {_conditions(kernel)}"
+        self.costs.show(lines, [_USUAL], caption=caption, device=kernel.device)
+
+
+def _what(comparison: Comparison) -> str:
+    what = comparison.what.removeprefix("one decode step, ")
+    return f"{what[:1].upper()}{what[1:]}."
+
+
+def _conditions(comparison: Comparison) -> str:
+    threads = ", ".join(f"{name} {count}" for name, count in comparison.threads.items())
+    return (
+        f"Caches {comparison.caches}, {comparison.rounds} rounds, noise floor "
+        f"{_format.percent(comparison.noise_floor)}; threads: {threads}."
+    )
+
+
+def _line(name: str, values: Any, texts: list[str], word: str = "computed") -> Line:
+    """A cost by block size, in percent of what it is at its worst."""
+    largest = max(values) or 1
+    return Line(name, BLOCK_SIZES, [100 * value / largest for value in values], "line", texts, word)
