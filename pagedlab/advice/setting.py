@@ -137,7 +137,7 @@ def resolve(choice: Choice) -> Setting:
         element_bytes(choice.dtype)
     except ValueError as error:
         raise AdviceError(str(error)) from None
-    weights, word, source = _weights(choice, shape)
+    weights, word, source = weights_of(shape, choice.weight_gb)
     weights = -(-weights // choice.tp)
     activations = int(choice.activation_gb * 1e9)
     fraction, other = server.memory(gpu.capacity_bytes, weights + activations)
@@ -169,10 +169,10 @@ def resolve(choice: Choice) -> Setting:
     )
 
 
-def _weights(choice: Choice, shape: ModelShape) -> tuple[int, str, str]:
-    """Bytes of all weights, their word, and where they come from."""
-    if choice.weight_gb is not None:
-        return int(choice.weight_gb * 1e9), "assumed", "given"
+def weights_of(shape: ModelShape, weight_gb: float | None = None) -> tuple[int, str, str]:
+    """Bytes of all weights, their word, and where they come from; `AdviceError` when nothing says so."""
+    if weight_gb is not None:
+        return int(weight_gb * 1e9), "assumed", "given"
     if shape.name in _WEIGHTS:
         return _WEIGHTS[shape.name]
     billions = re.search(r"-(\d+(?:\.\d+)?)b(?:-|$)", shape.name)

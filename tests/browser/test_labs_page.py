@@ -24,10 +24,17 @@ overhead = OverheadExplorer("uniform", context=32, batch=2, measure=False)
 overhead
 """
 
+WALLS = """
+from pagedlab_widgets import TwoWalls
+
+walls = TwoWalls()
+walls
+"""
+
 
 @pytest.fixture(scope="module")
 def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
-    return open_notebook("labs.ipynb", SHARING, OVERHEAD)
+    return open_notebook("labs.ipynb", SHARING, OVERHEAD, WALLS)
 
 
 # -- who may write here
@@ -110,3 +117,35 @@ def test_every_block_size_is_measured_by_a_click_and_read_out_on_one_chart(noteb
         expect(chart.locator(".pl-readout")).to_contain_text(cost)
     notebook.eventually("overhead.costs.cursor", 256.0)
     notebook.eventually("len(overhead.costs.lines)", 4)
+
+
+# -- full or slow
+
+
+def test_fewer_bytes_move_both_walls_by_mouse_and_by_keyboard(notebook: Notebook) -> None:
+    output = notebook.cell(2)
+    wall = output.locator(".pl-wall text", has_text="memory:")
+    expect(wall).to_have_text("memory: 416 fit")
+    output.get_by_role("combobox", name="Precision of K and V").select_option("fp8")
+    expect(wall).to_have_text("memory: 833 fit")
+    notebook.eventually("walls.walls.capacity.tokens", 853_568)
+    heads = output.get_by_role("combobox", name="KV heads")
+    heads.focus()
+    heads.press("1")  # typing chooses; an arrow would open the list of the system
+    expect(wall).to_have_text("memory: 6,668 fit")
+    notebook.eventually("walls.kv_heads.value", 1)
+    expect(output.get_by_role("row").filter(has_text="as set")).to_contain_text("6,668 sequences")
+
+
+def test_a_model_that_does_not_fit_is_told_of_in_the_chart(notebook: Notebook) -> None:
+    output = notebook.cell(2)
+    output.get_by_role("combobox", name="Model", exact=True).select_option("llama-3.1-70b")
+    expect(output.get_by_text("Nothing runs with what is set: no block fits")).to_be_visible()
+    expect(output.locator(".pl-chart")).to_have_attribute("data-lines", "0")
+    output.get_by_role("combobox", name="GPUs that share the model").select_option("8")
+    expect(output.locator(".pl-chart")).to_have_attribute("data-lines", "2")
+    slider = output.get_by_role(
+        "slider", name="Tokens a second, dashed where memory is full: sequences at once"
+    )
+    slider.press("Home")
+    expect(output.locator(".pl-chart .pl-readout")).to_contain_text("sequences at once 1: as published")

@@ -16,7 +16,8 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 `card`            a claim's verdict; `source` the library's own code; `waste_curve` waste by block size
 ================  ==========================================================================================
 
-`FragmentationExplorer` puts them together: a workload, a block size, and what becomes of the memory.
+Explorers put them together: `FragmentationExplorer` (where the memory goes), `CopyOnWriteLab` (who may write
+where), `OverheadExplorer` (what a look-up costs), `TwoWalls` (full or slow).
 `AdviceView` gives advice on a trace (`pagedlab.advice`).
 
 Importing this package imports none of them: a name loads its module when it is first used.
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .ranks_view import RanksView
     from .trace import Counts, Trace, TraceBuilder
     from .trial import ClaimsOnTrial
+    from .two_walls import TwoWalls
 
 _HOME = {
     "MuseumView": "museum_view",
@@ -66,6 +68,7 @@ _HOME = {
     "Segment": "bar_table",
     "Trace": "trace",
     "TraceBuilder": "trace",
+    "TwoWalls": "two_walls",
     "Wall": "chart",
     "beside": "lesson",
     "card": "lesson",
@@ -98,6 +101,7 @@ __all__ = [
     "Segment",
     "Trace",
     "TraceBuilder",
+    "TwoWalls",
     "Wall",
     "beside",
     "card",

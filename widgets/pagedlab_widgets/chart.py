@@ -18,11 +18,11 @@ MAX_LINES = 6  # as many as the style sheet tells apart
 
 @dataclass(frozen=True)
 class Line:
-    """Values `y` at places `x`, in order of `x`; `kind` is "line", "dashed" or "points".
+    """Values `y` at places `x`, in order of `x`; `kind` is "line" or "points".
 
-    `texts` says how each value reads, where the number does not say it; `word` where the numbers come from
-    when that is not what the chart says. Raises ValueError for lists that do not fit each other, and for
-    what is no finite number.
+    After the place `until` the line is dashed: what could be, not what is. `texts` says how each value
+    reads, where the number does not say it; `word` where the numbers come from when that is not what the
+    chart says. Raises ValueError for lists that do not fit each other, and for what is no finite number.
     """
 
     name: str
@@ -31,10 +31,11 @@ class Line:
     kind: str = "line"
     texts: Sequence[str] = ()
     word: str = ""
+    until: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("line", "dashed", "points"):
-            raise ValueError(f"line {self.name!r}: kind must be line, dashed or points, got {self.kind!r}")
+        if self.kind not in ("line", "points"):
+            raise ValueError(f"line {self.name!r}: kind must be line or points, got {self.kind!r}")
         if len(self.x) != len(self.y) or (self.texts and len(self.texts) != len(self.y)):
             raise ValueError(
                 f"line {self.name!r}: {len(self.x)} places, {len(self.y)} values and {len(self.texts)} texts"
@@ -122,6 +123,7 @@ class LineChart(anywidget.AnyWidget):
                 "kind": line.kind,
                 "texts": list(line.texts),
                 "word": line.word,
+                "until": line.until,
             }
             for line in lines
         ]

@@ -73,8 +73,7 @@ def waste_curve(
     lines = []
     for name, shares in curves.items():
         points = [(size, 100 * share) for size, share in zip(block_sizes, shares, strict=True) if share > 0]
-        kind = "line" if name == "paged" else "dashed"
-        lines.append(Line(name, [size for size, _ in points], [share for _, share in points], kind))
+        lines.append(Line(name, [size for size, _ in points], [share for _, share in points]))
     sizes = Axis("block size (tokens)", log=True, ticks=block_sizes)
     share = Axis("wasted, % of what is held", log=True)
     return LineChart(

@@ -4,9 +4,9 @@ import { h, keepKeys, Saver, scroller, setAttributes, setText, svg } from "./dom
 import { format, nearest, scaleOf } from "./scale.js";
 import { joinTimeline } from "./timeline.js";
 
-/** @typedef {{name: string, x: number[], y: number[], kind: string, texts: string[], word: string}} Line */
+/** @typedef {{name: string, x: number[], y: number[], kind: string, texts: string[], word: string, until: number | null}} Line */
 
-const HIGH = 280, MARGIN = { top: 14, right: 16, bottom: 40, left: 62 }, FEW = 24;
+const HIGH = 280, MARGIN = { top: 14, right: 16, bottom: 40, left: 72 }, FEW = 24;
 
 /** What tells lines apart besides hue and dash, around a point. */
 const MARKS = ["m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-3.5 -3.5h7v7h-7z", "m0 -4.5l4.5 8h-9z", "m0 -5l5 5l-5 5l-5 -5z", "m-4 -4l8 8m0 -8l-8 8", "m0 -5v10m-5 -5h10"];
@@ -82,7 +82,7 @@ function render({ model, el }) {
         label({ x: left(tick), y: bottom + 17, "text-anchor": "middle" }, format(tick)))),
       label({ x: (MARGIN.left + right) / 2, y: HIGH - 6, "text-anchor": "middle" }, x.label),
       label({ transform: `translate(13 ${(MARGIN.top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.label),
-      ...walls.map((/** @type {any} */ wall) => drawWall(wall, left, top, right, bottom)),
+      ...walls.map((/** @type {any} */ wall, /** @type {number} */ i) => drawWall(wall, i, left, top, right, bottom)),
       ...lines.map((line, i) => drawLine(line, i, left, top)),
       svg("path", { class: "pl-cursor", d: "" }));
     point();
@@ -151,7 +151,7 @@ function valueAt({ x, y, texts }, place) {
 /** @param {Line} line @param {number} i */
 function sample(line, i) {
   const drawing = svg("svg", { viewBox: "0 0 34 12", width: 34, height: 12, "aria-hidden": "true" });
-  if (line.kind !== "points") drawing.append(svg("path", { class: "pl-stroke", "data-kind": line.kind, d: "M1 6H33" }));
+  if (line.kind !== "points") drawing.append(svg("path", { class: "pl-stroke", d: "M1 6H33" }));
   if (line.x.length <= FEW) drawing.append(mark(i, 17, 6));
   return drawing;
 }
@@ -160,16 +160,20 @@ function sample(line, i) {
 function drawLine(line, i, left, top) {
   const group = svg("g", { class: `pl-line-${i}` });
   const points = line.x.map((x, j) => [left(x), top(line.y[j])].map((value) => value.toFixed(1)));
-  if (line.kind !== "points") group.append(svg("path", { class: "pl-stroke", "data-kind": line.kind, d: points.map((point, j) => `${j ? "L" : "M"}${point.join(" ")}`).join("") }));
+  const known = line.until === null ? points.length : line.x.filter((x) => x <= Number(line.until)).length;
+  for (const [part, beyond] of /** @type {const} */ ([[points.slice(0, known), false], [points.slice(Math.max(0, known - 1)), true]])) {
+    const d = part.map((point, j) => `${j ? "L" : "M"}${point.join(" ")}`).join("");
+    if (line.kind !== "points" && part.length > 1) group.append(svg("path", { class: "pl-stroke", "data-beyond": beyond, d }));
+  }
   if (line.x.length <= FEW) for (const [x, y] of points) group.append(mark(i, Number(x), Number(y)));
   return group;
 }
 
-/** @param {any} wall @param {(x: number) => number} left @param {(y: number) => number} top @param {number} right @param {number} bottom */
-function drawWall({ label: text, x, y }, left, top, right, bottom) {
+/** @param {any} wall @param {number} i @param {(x: number) => number} left @param {(y: number) => number} top @param {number} right @param {number} bottom */
+function drawWall({ label: text, x, y }, i, left, top, right, bottom) {
   const d = x === null ? `M${MARGIN.left} ${top(y)}H${right}` : `M${left(x)} ${MARGIN.top}V${bottom}`;
   const far = x !== null && left(x) > (MARGIN.left + right) / 2;
-  const place = x === null ? { x: MARGIN.left + 6, y: top(y) - 5, "text-anchor": "start" } : { x: left(x) + (far ? -6 : 6), y: MARGIN.top + 10, "text-anchor": far ? "end" : "start" };
+  const place = x === null ? { x: MARGIN.left + 6, y: top(y) - 5, "text-anchor": "start" } : { x: left(x) + (far ? -6 : 6), y: MARGIN.top + 26 + 16 * i, "text-anchor": far ? "end" : "start" };
   return svg("g", { class: "pl-wall" }, svg("path", { d }), label(place, text));
 }
 
