@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from .two_walls import TwoWalls
 
 _HOME = {
-    "MuseumView": "museum_view",
-    "ClaimsOnTrial": "trial",
     "AccessibleNames": "names",
     "AdviceView": "advice",
     "Axis": "chart",
@@ -58,10 +56,11 @@ _HOME = {
     "BlockMap": "block_map",
     "ClaimsOnTrial": "trial",
     "CopyOnWriteLab": "copy_on_write",
-    "FragmentationExplorer": "explorer",
     "Counts": "trace",
+    "FragmentationExplorer": "explorer",
     "Line": "chart",
     "LineChart": "chart",
+    "MuseumView": "museum_view",
     "OverheadExplorer": "overhead",
     "Predict": "predict",
     "RanksView": "ranks_view",
@@ -83,8 +82,6 @@ _HOME = {
 }
 
 __all__ = [
-    "MuseumView",
-    "ClaimsOnTrial",
     "AccessibleNames",
     "AdviceView",
     "Axis",
@@ -96,6 +93,7 @@ __all__ = [
     "FragmentationExplorer",
     "Line",
     "LineChart",
+    "MuseumView",
     "OverheadExplorer",
     "Predict",
     "RanksView",
