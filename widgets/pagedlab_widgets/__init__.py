@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .trace import Counts, Trace, TraceBuilder
     from .trial import ClaimsOnTrial
     from .two_walls import TwoWalls
+    from .verdicts import verdict_chart
 
 _HOME = {
     "AccessibleNames": "names",
@@ -78,6 +79,7 @@ _HOME = {
     "own_trace": "own_allocator",
     "paged_trace": "encode",
     "source": "lesson",
+    "verdict_chart": "verdicts",
     "waste_curve": "lesson",
 }
 
@@ -111,6 +113,7 @@ __all__ = [
     "own_trace",
     "paged_trace",
     "source",
+    "verdict_chart",
     "waste_curve",
 ]
 
