@@ -29,7 +29,7 @@ def run(quick: bool) -> Verdict:
         for order in ORDERS
     ]
     twins = [decode.twin(layout, f"{layout} contiguous") for layout in LAYOUTS]
-    return reading.settle(decode, [*cases, *twins], judge, quick)
+    return reading.settle(decode, [*twins, *cases], judge, quick)
 
 
 def judge(comparison: Comparison) -> Verdict:
