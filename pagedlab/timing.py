@@ -113,7 +113,8 @@ class HostClock:
         if self._filler is None:
             import numpy as np
 
-            self._filler = np.zeros(machine.beyond_caches() // 8)
+            # Not zeros: the system backs those with one page until they are written.
+            self._filler = np.ones(machine.beyond_caches() // 8)
         self._filler.max()  # reading is enough: a cache makes room for what is read
 
 
