@@ -31,6 +31,7 @@ TWIN, READER = "contiguous", "read"
 IN_ORDER, SHUFFLED, SCATTERED = "in order", "shuffled", "scattered"
 """How the blocks of a table lie: one after the other, at random, each a third of the pool past the last."""
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+_FILL_S = 0.005  # a sample of warm calls
 _STEP = 1 / 32  # of int8: normal numbers end at 4
 
 
@@ -200,6 +201,7 @@ class Decode:
                 caches=caches,
                 what=f"{what or self.sizes}; kernel: {self.kernel}",
                 repeats=rounds,
+                min_time=_FILL_S,
                 seed=seed,
                 clock=clock_for(self.device),
                 should_stop=should_stop,

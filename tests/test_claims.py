@@ -92,7 +92,7 @@ def test_rounds_are_added_until_a_verdict_is_told():
     class Fake:
         asked: list[int] = []
 
-        def compare(self, cases, *, rounds, seed=0, what=""):
+        def compare(self, cases, *, caches, rounds, seed=0, what=""):
             self.asked.append(seed)
             return sweep(b16=1.2)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pagedlab import _format, decoding, machine, timing
 from pagedlab.claims.verdict import Chart, Line, Measurement, Outcome, Verdict, figures
-from pagedlab.comparison import FEWEST_ROUNDS, Comparison
+from pagedlab.comparison import COLD, FEWEST_ROUNDS, Comparison
 from pagedlab.decoding import Decode, Sizes
 from pagedlab.timing import Case
 
@@ -26,19 +26,20 @@ def settle(
     judge: Callable[[Comparison], Verdict],
     quick: bool,
     *,
+    caches: str = COLD,
     what: str = "",
 ) -> Verdict:
     """Time the cases and judge; while the verdict is that none can tell, add rounds: once at least, and for
     10 s when quick, 100 s when not."""
     rounds = FEWEST_ROUNDS if quick else 3 * FEWEST_ROUNDS
     patience = timing.deadline(10 if quick else 100)
-    comparison = decode.compare(cases, rounds=rounds, what=what)
+    comparison = decode.compare(cases, caches=caches, rounds=rounds, what=what)
     verdict = judge(comparison)
     seed = 1
     while (
         verdict.outcome is Outcome.NOT_MEASURABLE and not comparison.stopped and (seed < 2 or not patience())
     ):
-        comparison += decode.compare(cases, rounds=rounds, seed=seed, what=what)
+        comparison += decode.compare(cases, caches=caches, rounds=rounds, seed=seed, what=what)
         verdict, seed = judge(comparison), seed + 1
     return verdict
 
