@@ -27,6 +27,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pagedlab.lab import lab_arguments
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -97,17 +99,8 @@ def serve(root: Path, timeout: float = 90.0) -> Iterator[Server]:
     overrides.parent.mkdir(parents=True)
     overrides.write_text(json.dumps(SETTINGS), encoding="utf-8")
     command = [
-        *(
-            sys.executable,
-            "-m",
-            "jupyterlab",
-            "--no-browser",
-            "--ServerApp.ip=127.0.0.1",
-            "--ServerApp.port=0",
-        ),
-        *(f"--ServerApp.root_dir={root}", f"--IdentityProvider.token={token}", "--ServerApp.allow_root=True"),
-        *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-        *("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
+        *(sys.executable, "-m", "jupyterlab", *lab_arguments(root, browser=False, port=0)),
+        *(f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True"),
     ]
     log = private / "server.log"
     with log.open("w") as out:

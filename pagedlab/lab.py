@@ -30,6 +30,8 @@ HELP = "copy the lessons to a working folder and open JupyterLab on the first"
 MANIFEST = ".pagedlab-lessons.json"
 FIRST_LESSON = "00-start-here.ipynb"
 DEFAULT_FOLDER = "pagedlab-lessons"
+WRITTEN = ("progress.json", "verdicts.jsonl", "claims.html")
+"""What lessons write beside themselves: a learner's own, never handed out."""
 # What JupyterLab assumes until the learner's own settings say otherwise: no question about news on the first
 # start.
 SETTINGS = Path(__file__).with_name("data") / "jupyter"
@@ -205,7 +207,7 @@ def _bring(folder: Path, name: str, content: bytes, handed_out: str | None) -> t
 def _lesson_files(source: Path) -> list[Path]:
     def shown(path: Path) -> bool:
         parts = path.relative_to(source).parts
-        return not any(part.startswith((".", "_")) for part in parts)
+        return path.name not in WRITTEN and not any(part.startswith((".", "_")) for part in parts)
 
     return sorted(path for path in source.rglob("*") if path.is_file() and shown(path))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagedlab import cli, lab
-from pagedlab.lab import LabError, copy_lessons
+from pagedlab.lab import WRITTEN, LabError, copy_lessons
 
 FIRST, SECOND = lab.FIRST_LESSON, "01-more.ipynb"
 
@@ -29,13 +29,16 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
-def test_everything_is_copied_but_hidden_files(source: Path, mine: Path) -> None:
+def test_everything_is_copied_but_hidden_files_and_what_lessons_write(source: Path, mine: Path) -> None:
+    for name in WRITTEN:
+        (source / name).write_text("somebody else's")
     (source / ".ipynb_checkpoints").mkdir()
     (source / ".ipynb_checkpoints" / FIRST).write_text("old")
     copied = copy_lessons(mine, source)
     assert copied.written == (FIRST, SECOND, "data/lengths.csv")
     assert (mine / "data" / "lengths.csv").read_text() == "1,2,3"
     assert not (mine / ".ipynb_checkpoints").exists()
+    assert not any((mine / name).exists() for name in WRITTEN)
 
 
 def test_copying_again_changes_nothing(source: Path, mine: Path) -> None:

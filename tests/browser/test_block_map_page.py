@@ -373,6 +373,19 @@ def test_two_views_are_one_map_and_one_may_go(notebook: Notebook, view: View) ->
     assert gone.get_attribute("data-frame") == kept != "7"
 
 
+def test_a_reload_shows_the_map_as_it_was(notebook: Notebook, view: View) -> None:
+    view.scrub.press("End")
+    notebook.eventually("both.frame", 199)
+    notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    notebook.page.reload()
+    notebook.wait_ready()
+    view.root.wait_for()
+    view.wait_frame(199)
+    assert view.panel(0) == notebook.python("vars(paged.counts(199))")
+    view.scrub.press("Home")
+    notebook.eventually("both.frame", 0)
+
+
 def test_without_a_kernel_everything_plays_on(notebook: Notebook, view: View) -> None:
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     notebook.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.sessionContext.session")

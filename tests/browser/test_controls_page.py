@@ -42,7 +42,7 @@ display(table, time_table)
 
 PREDICT = """
 question = Predict("waste", "How much is <b>wasted</b>?")
-broken = Predict("waste", "And here?", path="broken.json")
+broken = Predict("other", "And here?", path="broken.json")
 display(question, broken)
 """
 
@@ -171,6 +171,7 @@ def test_a_guess_is_committed_and_kept_and_is_there_after_a_reload(notebook: Not
     notebook.page.reload()
     notebook.wait_ready()
     expect(form).to_have_attribute("data-guess", "42")
+    expect(notebook.cell(3).get_by_role("rowheader", name="your guess")).to_be_visible()
     notebook.run_all()
     expect(form).to_have_attribute("data-guess", "42")
     assert notebook.python("question.guess") == 42.0

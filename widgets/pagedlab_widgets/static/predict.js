@@ -1,6 +1,6 @@
 // A question, a number, a button: the reader commits to a guess before the answer is shown.
 
-import { h, keepKeys, setAttributes, setText, tellGuess } from "./dom.js";
+import { guessOf, h, keepKeys, setAttributes, setText, tellGuess } from "./dom.js";
 import { wasGone, whenGone } from "./gone.js";
 
 const ALONE = "Kept in this page only: there is no kernel that would write it down.";
@@ -8,11 +8,15 @@ let asked = 0;
 
 /** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
 
-/** The answer further down hears of the guess whether or not the question is in sight. @param {{model: Model}} context */
+/**
+ * The answer further down hears of the guess whether or not the question is in sight. A cell that was run again has left
+ * an older question behind: what is in sight counts.
+ * @param {{model: Model}} context
+ */
 function initialize({ model }) {
   const tell = () => tellGuess(model.get("key"), model.get("guess"));
   model.on("change:guess", tell);
-  tell();
+  if (guessOf(model.get("key")) === null) tell();
   return () => model.off("change:guess", tell);
 }
 
@@ -72,6 +76,7 @@ function render({ model, el }) {
   const names = ["question", "unit", "minimum", "maximum", "guess", "message"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, show);
   show();
+  tellGuess(model.get("key"), model.get("guess"));
   return () => {
     unwatch();
     for (const name of names) model.off(name, show);
