@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from access import violations
 from lab import Notebook
 
 if TYPE_CHECKING:
@@ -157,6 +158,13 @@ def _upload(output: Locator, name: str, content: bytes) -> None:
     waiting.value.set_files({"name": name, "mimeType": "text/csv", "buffer": content})
 
 
+def test_axe_finds_nothing_serious_in_chart_explorer_and_upload(notebook: Notebook) -> None:
+    for number in range(2):
+        notebook.cell(number).locator(".jp-Cell-outputArea").evaluate("area => { area.id = 'axe'; }")
+        assert violations(notebook.page, "#axe") == []
+        notebook.cell(number).locator(".jp-Cell-outputArea").evaluate("area => { area.id = ''; }")
+
+
 # -- work in the background
 
 
@@ -190,6 +198,9 @@ def test_after_a_restart_of_the_kernel_nothing_seems_to_go_on(notebook: Notebook
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
     expect(activity.get_by_role("status")).to_contain_text("The kernel that computed this has stopped")
     expect(activity.get_by_role("button")).to_have_count(0)
+    output = notebook.cell(1)
+    _upload(output, "late.csv", b"input_length,output_length\n7,5\n")
+    expect(output.get_by_text("There is no kernel to read it: run the cell again.")).to_be_visible()
     notebook.wait_ready()
     notebook.run_all()
     expect(activity.get_by_role("status")).to_have_text("measuring …")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from access import violations
 from lab import Notebook
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -149,3 +150,10 @@ def test_a_model_that_does_not_fit_is_told_of_in_the_chart(notebook: Notebook) -
     )
     slider.press("Home")
     expect(output.locator(".pl-chart .pl-readout")).to_contain_text("sequences at once 1: as published")
+
+
+def test_axe_finds_nothing_serious_in_the_labs(notebook: Notebook) -> None:
+    for number in range(3):
+        notebook.cell(number).locator(".jp-Cell-outputArea").evaluate("area => { area.id = 'axe'; }")
+        assert violations(notebook.page, "#axe") == []
+        notebook.cell(number).locator(".jp-Cell-outputArea").evaluate("area => { area.id = ''; }")

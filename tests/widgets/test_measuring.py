@@ -194,6 +194,24 @@ def test_an_interrupt_while_waiting_leaves_no_answer_for_the_next_task(process):
     assert process.run(echo, "second")[1] == "second"
 
 
+def test_the_process_ends_with_the_kernel_however_that_ends(run_python):
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pagedlab_widgets.worker import Worker; from test_measuring import echo\n"
+        "print(Worker().run(echo, 1)[0], flush=True); os._exit(1)"  # as if it were killed
+    )
+    pid = int(run_python("-c", code, os.path.dirname(__file__)).stdout)
+
+    def gone():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    _until(gone)
+
+
 def test_a_process_that_dies_is_said_and_replaced(process):
     with pytest.raises(WorkerDied, match="in the middle"):
         process.run(die)

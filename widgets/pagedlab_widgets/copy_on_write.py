@@ -260,7 +260,7 @@ def _button(text: str, does: Callable[[], None], width: str = "max-content") -> 
 
 def _told(work: Work) -> str:
     """What it took, in words."""
-    took = f"{_format.size(work.bytes)} written in {_format.seconds(work.seconds)}"
+    took = f"{_format.size(work.bytes)} written in {_format.seconds(work.seconds)} (measured)"
     parts = []
     if work.copied:
         parts.append(f"{_format.count(work.copied, 'block')} copied")

@@ -15,18 +15,19 @@ function render({ model, el }) {
   keepKeys(el);
   cancel.addEventListener("click", () => model.send("cancel"));
 
-  let gone = wasGone(el);
+  // Whoever opens a page without its kernel left nothing under way; whoever loses a kernel may have.
+  let gone = wasGone(el), lost = false;
   const show = () => {
     const text = model.get("text"), of = model.get("of"), works = Boolean(text) && !gone;
-    setText(says, gone ? GONE : text ? `${text} …` : model.get("message"));
+    setText(says, lost && text ? GONE : works ? `${text} …` : model.get("message"));
     setAttributes(bar, of ? { max: of, value: model.get("done") } : { max: null, value: null });
     bar.hidden = cancel.hidden = !works;
-    setAttributes(el, { "data-state": gone ? "gone" : works ? "working" : "idle" });
+    setAttributes(el, { "data-state": lost && text ? "gone" : works ? "working" : "idle" });
   };
-  const changed = () => { gone = false; show(); };
+  const changed = () => { gone = lost = false; show(); };
   const events = ["change:text", "change:message", "change:done", "change:of"];
   for (const event of events) model.on(event, changed);
-  const stop = whenGone(model, () => { gone = true; show(); });
+  const stop = whenGone(model, () => { gone = lost = true; show(); });
   show();
   return () => {
     stop();

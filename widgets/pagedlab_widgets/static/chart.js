@@ -30,7 +30,8 @@ function render({ model, el }) {
   const table = h("table"), data = h("details", {}, h("summary", {}, "Data as a table"), scroller("Data", table));
   const word = h("span", { class: "pl-word" }), device = h("bdi"), status = h("span", { class: "pl-status", role: "status" });
   el.classList.add("pl-widget", "pl-chart");
-  el.replaceChildren(h("div", { class: "pl-box", role: "group" }, title, about, legend, drawing, slider, readout, data), h("div", { class: "pl-foot" }, word, device, status));
+  const box = h("div", { class: "pl-box", role: "group" }, title, about, legend, drawing, slider, readout, data);
+  el.replaceChildren(box, h("div", { class: "pl-foot" }, word, device, status));
   keepKeys(el);
   const saver = new Saver(model, "cursor");
   const name = model.get("timeline"), shared = name ? joinTimeline(name, () => { locate(); point(); }) : null;
@@ -54,6 +55,7 @@ function render({ model, el }) {
     setText(word, model.get("word"));
     setText(device, model.get("device"));
     setText(status, model.get("status"));
+    setAttributes(box, { "aria-label": model.get("title") });
     setAttributes(slider, { max: Math.max(0, places.length - 1), "aria-label": `${model.get("title")}: ${model.get("axes").x.label}` });
     setAttributes(el, { "data-lines": lines.length, "data-status": model.get("status") || null });
     slider.hidden = places.length < 2;
@@ -152,7 +154,7 @@ function valueAt({ x, y, texts }, place) {
 function sample(line, i) {
   const drawing = svg("svg", { viewBox: "0 0 34 12", width: 34, height: 12, "aria-hidden": "true" });
   if (line.kind !== "points") drawing.append(svg("path", { class: "pl-stroke", d: "M1 6H33" }));
-  if (line.x.length <= FEW) drawing.append(mark(i, 17, 6));
+  drawing.append(mark(i, 17, 6));
   return drawing;
 }
 
@@ -165,7 +167,9 @@ function drawLine(line, i, left, top) {
     const d = part.map((point, j) => `${j ? "L" : "M"}${point.join(" ")}`).join("");
     if (line.kind !== "points" && part.length > 1) group.append(svg("path", { class: "pl-stroke", "data-beyond": beyond, d }));
   }
-  if (line.x.length <= FEW) for (const [x, y] of points) group.append(mark(i, Number(x), Number(y)));
+  // Of many points some are marked, those of each line elsewhere, so that lines differ in more than hue.
+  const every = points.length > FEW ? Math.ceil(points.length / 8) : 1, first = Math.floor((i * every) / 6);
+  points.forEach(([x, y], j) => { if (j % every === first) group.append(mark(i, Number(x), Number(y))); });
   return group;
 }
 

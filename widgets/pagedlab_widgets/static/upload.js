@@ -1,7 +1,7 @@
 // A button that takes a file and sends it piece by piece, each when the kernel asks for it.
 
 import { h, keepKeys, setAttributes, setText } from "./dom.js";
-import { whenGone } from "./gone.js";
+import { wasGone, whenGone } from "./gone.js";
 
 /** @param {{model: any, el: HTMLElement}} context */
 function render({ model, el }) {
@@ -13,6 +13,7 @@ function render({ model, el }) {
   keepKeys(el);
   /** @type {File | null} */
   let file = null;
+  let gone = wasGone(el);
 
   const show = (text = "") => {
     setText(says, text);
@@ -32,14 +33,14 @@ function render({ model, el }) {
   };
   button.addEventListener("click", () => { if (!file) input.click(); });
   input.addEventListener("change", () => {
-    file = input.files?.[0] ?? null;
+    file = gone ? null : input.files?.[0] ?? null;
     input.value = ""; // the same file may be chosen again, edited
-    if (!file) return;
+    if (!file) return show(gone ? "There is no kernel to read it: run the cell again." : "");
     show("0 % sent");
     model.send({ name: file.name, size: file.size });
   });
   model.on("msg:custom", answer);
-  const stop = whenGone(model, () => { file = null; show(); });
+  const stop = whenGone(model, () => { file = null; gone = true; show(); });
   show();
   return () => {
     stop();
