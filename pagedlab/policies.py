@@ -115,12 +115,12 @@ def memory_for(
         if size > num_slots:
             raise ValueError(f"{name} must be 1 to num_slots ({num_slots}), got {size}")
         return _growing(workload, num_slots // size, size, rules, record)
-    if policy in _PIECES:
-        if record and not rules.holes:
-            raise ValueError("memory without holes has no addresses to record: pass record=False")
-        piece, placement = _PIECES[policy](workload, rules)
-        return ContiguousMemory(num_slots, piece, placement if rules.holes else NoHoles, record)
-    raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+    if policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+    if record and not rules.holes:
+        raise ValueError("memory without holes has no addresses to record: pass record=False")
+    placement, piece = _PIECES[policy] if policy in _PIECES else _reserve(workload, rules)
+    return ContiguousMemory(num_slots, piece, placement if rules.holes else NoHoles, record)
 
 
 def _growing(workload: Workload, blocks: int, block_size: int, rules: Rules, record: bool) -> Memory:
@@ -136,29 +136,16 @@ def _growing(workload: Workload, blocks: int, block_size: int, rules: Rules, rec
     return PagedMemory(manager, kept_free, token_ids)
 
 
-def _exact(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
-    return lambda prompt, output: prompt + output - 1, FirstFit
-
-
-def _prompt_and_power_of_two(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
-    return lambda prompt, output: prompt + power_of_two_from(output), FirstFit
-
-
-def _power_of_two(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
-    return lambda prompt, output: power_of_two_from(prompt + output - 1), Buddy
-
-
-def _reserve(workload: Workload, rules: Rules) -> tuple[Piece, type[Placement]]:
+def _reserve(workload: Workload, rules: Rules) -> tuple[type[Placement], Piece]:
     longest = int(workload.stored.max())
     slots = rules.reserved or longest
     if slots < longest:
         raise ValueError(f"{slots} slots a request are too few: the longest stores {longest}")
-    return lambda prompt, output: slots, FirstFit
+    return FirstFit, lambda prompt, output: slots
 
 
-_PIECES = {
-    "exact": _exact,
-    "prompt+power-of-two": _prompt_and_power_of_two,
-    "power-of-two": _power_of_two,
-    "reserve": _reserve,
+_PIECES: dict[str, tuple[type[Placement], Piece]] = {
+    "exact": (FirstFit, lambda prompt, output: prompt + output - 1),
+    "prompt+power-of-two": (FirstFit, lambda prompt, output: prompt + power_of_two_from(output)),
+    "power-of-two": (Buddy, lambda prompt, output: power_of_two_from(prompt + output - 1)),
 }
