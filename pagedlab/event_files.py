@@ -29,6 +29,7 @@ def write(log: EventLog, path: str | PathLike[str]) -> None:
     lines: list[dict[str, Any]] = [
         {"format": FORMAT, "num_blocks": log.num_blocks, "block_size": log.block_size}
     ]
+    _begin(lines[0])  # what could not be read again is not written
     ends = list(log.step_ends) if log.stepped else []
     for start, end in zip([0, *ends], [*ends, len(log)], strict=True):
         lines += [_record(event) for event in log[start:end]]

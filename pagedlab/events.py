@@ -111,7 +111,10 @@ class EventLog(Sequence[Event]):
         return state
 
     def to_jsonl(self, path: str | PathLike[str]) -> None:
-        """Write the log as JSON lines. Raises `TypeError` for an id that is neither text nor integer."""
+        """Write the log as JSON lines, all of it or nothing.
+
+        Raises `TypeError` for an id that is neither text nor integer, `ValueError` for a pool too large.
+        """
         from pagedlab.event_files import write
 
         write(self, path)

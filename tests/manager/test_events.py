@@ -228,6 +228,12 @@ def test_a_sequence_id_that_json_does_not_keep_is_refused_and_nothing_written(tm
     assert not (tmp_path / "log.jsonl").exists()
 
 
+def test_a_pool_that_could_not_be_read_again_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="num_blocks and block_size must be null or 1 to 16,777,216"):
+        EventLog(1 << 25, 16).to_jsonl(tmp_path / "log.jsonl")
+    assert not (tmp_path / "log.jsonl").exists()
+
+
 def test_tokens_that_fit_share_one_event():
     m = BlockManager(4, 16)
     m.allocate("A", 1)
