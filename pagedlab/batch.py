@@ -1,4 +1,4 @@
-"""The requests that run: in which order, how much they store, and what is due for whom at which step.
+"""The requests that wait in line, and those that run: what is due for whom at which step.
 
 A request that decodes stores one token a step, so that two things are known in advance: the steps at which
 its last block is full and it needs memory, and the step of its last token. Both stand in an agenda. A
@@ -9,10 +9,65 @@ At most one request is not decoding: the newest, while the tokens it knows are s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from pagedlab.memory import Memory, Request
+from pagedlab.workloads import Workload
+
+
+class Line:
+    """Requests in line: those that lost their memory, the newest in front, then those that never ran.
+
+    One that never ran is a number until it is looked at, as there may be millions. `arrivals` are in order.
+    """
+
+    def __init__(self, workload: Workload, arrivals: Sequence[int]) -> None:
+        self.arrived = 0
+        """Requests whose time has come."""
+        self._workload, self._arrivals = workload, arrivals
+        self._waiting: deque[Request | int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return map(self._request, self._waiting)
+
+    @property
+    def next_arrival(self) -> int | None:
+        """When the next one comes, None when all have."""
+        return self._arrivals[self.arrived] if self.arrived < len(self._arrivals) else None
+
+    def arrive(self) -> Request:
+        """The next one is here; it is in line once it has joined."""
+        self.arrived += 1
+        return self._request(self.arrived - 1)
+
+    def join(self, request: Request) -> None:
+        """Wait behind all others."""
+        self._waiting.append(request.id)
+
+    def come_back(self, request: Request) -> None:
+        """Wait before all others."""
+        self._waiting.appendleft(request)
+
+    @property
+    def first(self) -> Request:
+        """The one to be admitted next."""
+        self._waiting[0] = first = self._request(self._waiting[0])
+        return first
+
+    def leave(self) -> None:
+        """The first one was admitted."""
+        self._waiting.popleft()
+
+    def _request(self, entry: Request | int) -> Request:
+        if isinstance(entry, Request):
+            return entry
+        prompt, output = int(self._workload.prompt[entry]), int(self._workload.output[entry])
+        return Request(entry, prompt, output, self._arrivals[entry])
 
 
 class Agenda:

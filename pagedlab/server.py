@@ -22,13 +22,12 @@ a log does; tests compare.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pagedlab.batch import Batch
+from pagedlab.batch import Batch, Line
 from pagedlab.contiguous import ContiguousManager
 from pagedlab.events import EventLog
 from pagedlab.manager import BlockManager
@@ -90,14 +89,11 @@ class Run:
         self._budget = rules.token_budget or math.inf
         self._max_seqs = min(rules.max_seqs or count, self._budget)
         self._batch = Batch(memory, every_token)
-        # In line: those who lost their memory, newest in front, then those who never ran, as numbers only.
-        self._waiting: deque[Request | int] = deque()
         self._leaving: Sequence[Request] = ()
         self._may_admit = True  # False while the head of the line is known not to fit
         self._recorder = StepRecorder(reserves=memory.growth is None)
         self._clock = Clock(step_time)
-        self._arrivals = self._clock.arrivals(workload)
-        self._arrived = 0  # requests whose time has come
+        self._waiting = Line(workload, self._clock.arrivals(workload))
 
     # ---- asking ------------------------------------------------------------------------------
 
@@ -120,7 +116,7 @@ class Run:
     @property
     def waiting(self) -> list[Request]:
         """The requests in line, the next one first."""
-        return [self._request(entry) for entry in self._waiting]
+        return list(self._waiting)
 
     @property
     def busy_steps(self) -> int:
@@ -145,7 +141,7 @@ class Run:
     @property
     def done(self) -> int:
         """Requests that have finished or been refused."""
-        return self._arrived - len(self._batch) - len(self._waiting)
+        return self._waiting.arrived - len(self._batch) - len(self._waiting)
 
     @property
     def complete(self) -> bool:
@@ -154,7 +150,7 @@ class Run:
         The last to finish hold their memory still, as the log of the last step shows it: it would come
         back in the next step.
         """
-        return not (self._batch.running or self._waiting or self._next_arrival() is not None)
+        return not (self._batch.running or self._waiting or self._waiting.next_arrival is not None)
 
     @property
     def tokens(self) -> Tokens:
@@ -184,7 +180,7 @@ class Run:
 
     def step(self) -> None:
         """One step, as the head of this module tells it."""
-        arrival = self._next_arrival()
+        arrival = self._waiting.next_arrival
         if arrival is not None and not (self._batch.running or self._waiting):
             self.now = self._clock.wait_until(arrival, self.now)
         self._leave()
@@ -204,24 +200,8 @@ class Run:
         if self._leaving or (self._waiting and self._may_admit):
             return self.now
         until = self._batch.quiet_until(self.now, at_most)
-        arrival = self._next_arrival()
+        arrival = self._waiting.next_arrival
         return until if arrival is None else min(until, self._clock.step_of(arrival, self.now))
-
-    def _next_arrival(self) -> int | None:
-        """When the next request joins the line, None when all have."""
-        return self._arrivals[self._arrived] if self._arrived < len(self._arrivals) else None
-
-    def _request(self, entry: Request | int) -> Request:
-        """A request in line; one that never ran is made when it is looked at, as there may be millions."""
-        if isinstance(entry, Request):
-            return entry
-        prompt, output = int(self.workload.prompt[entry]), int(self.workload.output[entry])
-        return Request(entry, prompt, output, self._arrivals[entry])
-
-    def _head(self) -> Request:
-        """The first in line."""
-        self._waiting[0] = head = self._request(self._waiting[0])
-        return head
 
     def _leave(self) -> None:
         for request in self._leaving:
@@ -230,14 +210,15 @@ class Run:
         self._leaving = ()
 
     def _arrive(self) -> None:
-        while (arrival := self._next_arrival()) is not None and arrival <= self._clock.reading:
-            number, self._arrived = self._arrived, self._arrived + 1
-            refusal = self._memory.refusal(self._request(number))
+        line = self._waiting
+        while line.next_arrival is not None and line.next_arrival <= self._clock.reading:
+            request = line.arrive()
+            refusal = self._memory.refusal(request)
             if refusal is None:
-                self._waiting.append(number)
+                line.join(request)
             else:
                 self.refusals.append(refusal)
-                self.first_step[number] = self.finish_step[number] = REFUSED
+                self.first_step[request.id] = self.finish_step[request.id] = REFUSED
 
     def _grow(self) -> tuple[int, int]:
         """Preempted requests, and tokens computed for the others."""
@@ -264,14 +245,14 @@ class Run:
         """The newest loses its memory, comes back to the front of the line and starts anew."""
         self.recomputed_tokens += self._batch.preempt(request, self.now)
         self.preemptions[request.id] += 1
-        self._waiting.appendleft(request)
+        self._waiting.come_back(request)
         self._may_admit = True
 
     def _admit(self, budget: float) -> int:
         """Tokens computed for those admitted."""
         computed = 0
         while self._waiting and self._may_admit and computed < budget:
-            request = self._head()
+            request = self._waiting.first
             most = int(min(request.known, budget - computed))
             full = len(self._batch) >= self._max_seqs
             admitted = None if full else self._memory.admit(request, most)
@@ -279,7 +260,7 @@ class Run:
                 self._may_admit = False  # until somebody leaves or is preempted
                 break
             tokens, cached = admitted
-            self._waiting.popleft()
+            self._waiting.leave()
             self._batch.add(request, tokens, self.now)
             self.cached_tokens += cached
             computed += tokens - cached
@@ -292,7 +273,7 @@ class Run:
 
     def _measure(self, count: int, preempted: int, computed: int) -> None:
         memory, batch = self._memory, self._batch
-        external = memory.in_useless_holes(self._head()) if self._waiting else 0
+        external = memory.in_useless_holes(self._waiting.first) if self._waiting else 0
         self._recorder.add(
             Row(
                 repeats=count,
