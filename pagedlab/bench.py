@@ -12,16 +12,17 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pagedlab import _format
-from pagedlab.bench_inputs import TORCH, TWIN, Inputs, Settings
-from pagedlab.comparison import FEWEST_ROUNDS, Comparison, Spread, Timing
-from pagedlab.timing import Case, CaseFailed, compare
+from pagedlab.bench_inputs import Settings
+from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison, Spread, Timing
+from pagedlab.decoding import READER, TORCH, TWIN, Decode
+from pagedlab.timing import CaseFailed
 
 HELP = "paged attention against its contiguous twin, torch and the memory's speed, on the CPU"
-READER = "read"
 SLOWED = 1.25  # sdpa beside numba over sdpa alone, from which on a run is not to be trusted
 QUICK, FULL = FEWEST_ROUNDS, Settings.rounds
 KERNELS = {
@@ -113,34 +114,15 @@ def run(settings: Settings, *, progress: Callable[[int, int], object] | None = N
 
     Raises ImportError when torch or numba is missing, ArithmeticError when an answer is wrong.
     """
-    import torch
-
     numba_loaded = "numba" in sys.modules
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(settings.threads)
-    try:
-        data = Inputs(settings)
-        sdpa = Case(TORCH, data.sdpa, "HND, contiguous", settings.bytes_read)
-        alone = None if numba_loaded else compare([sdpa], repeats=min(settings.rounds, QUICK))[TORCH].spread
-        # Not at the top: numba's threads must not be there while torch is timed alone.
-        import pagedlab_kernels.cpu  # noqa: F401
-
-        errors = data.check()
-        cases = [
-            Case(TWIN, data.twin, "HND, contiguous", settings.bytes_read),
-            *(
-                Case(f"paged {size}", data.paged(size), "HND, shuffled blocks", settings.bytes_read)
-                for size in settings.block_sizes
-            ),
-            sdpa,
-            Case(READER, data.read, "as it lies in memory", settings.bytes_read),
-        ]
-        comparison = compare(
-            cases, what=_what(settings), repeats=settings.rounds, seed=settings.seed, progress=progress
-        )
-    finally:
-        torch.set_num_threads(threads_before)
-    return Bench(settings, comparison, alone, errors)
+    decode = Decode(settings.batch, settings.seed, slots=settings.slots, on="cpu")
+    time = partial(decode.compare, caches=AS_LEFT, threads=settings.threads)
+    sdpa = decode.sdpa()
+    alone = None if numba_loaded else time([sdpa], rounds=min(settings.rounds, QUICK))[TORCH].spread
+    # From here on numba's threads are there, too.
+    cases = [decode.twin(), *map(decode.paged, settings.block_sizes), sdpa, decode.reader()]
+    comparison = time(cases, rounds=settings.rounds, seed=settings.seed, progress=progress)
+    return Bench(settings, comparison, alone, decode.errors)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,14 +200,6 @@ def _bench_ui(args: argparse.Namespace) -> int:
         return 1
     print(json.dumps(ui.to_dict(), indent=2) if args.json else ui)
     return 0
-
-
-def _what(settings: Settings) -> str:
-    s = settings
-    return (
-        f"decode attention: {s.seqs} sequences x {s.tokens} tokens, {s.q_heads} query and {s.kv_heads} KV "
-        f"heads x {s.head_dim}, fp32, head-major, {_format.size(s.bytes_read)} of K and V per call"
-    )
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -2,76 +2,56 @@
 
     contiguous        a piece for each sequence, no table
     paged B           blocks of B tokens; the buffer is cut anew for each B, so all read the same bytes
+    sdpa              torch's own attention over the contiguous pieces
+    a peer            a framework's paged kernel over the same blocks
     read              adds up every element and does nothing else: the best that memory allows
 
 Each in two layouts. In HND a head's tokens are neighbours (in a block, or in the whole piece), in NHD a
 token's heads are; contiguous NHD is itself slow on a CPU, so a paged time means nothing unless its twin is
-named. The device is the GPU where there is one, else the CPU. torch comes with the first batch, not with
-the module.
+named. A case is made only after its answer was held to float64: what is wrong is never timed. The device is
+the GPU where there is one, else the CPU. torch comes with the first batch, not with the module.
+
+A step so small that its data stay in a cache can be timed cold all the same: the batch is there several
+times, side by side in one buffer, and a call goes round all of them; its time is divided by their number. On
+a GPU a round can be one CUDA graph, which leaves the launches from Python out.
 """
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from pagedlab import _format, timing
+from pagedlab import timing
 from pagedlab.comparison import COLD, FEWEST_ROUNDS, Comparison
+from pagedlab.decode_memory import (
+    BY_HEAD,
+    HND,
+    IN_ORDER,
+    NHD,
+    SCATTERED,
+    SHUFFLED,
+    STEP,
+    Memory,
+    Sizes,
+    device,
+)
 from pagedlab.timing import Case
 from pagedlab_kernels import backends, contiguous_attention, paged_attention
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-HND, NHD = "HND", "NHD"
-TWIN, READER = "contiguous", "read"
-IN_ORDER, SHUFFLED, SCATTERED = "in order", "shuffled", "scattered"
-"""How the blocks of a table lie: one after the other, at random, each a third of the pool past the last."""
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+    from pagedlab.peers import Peer
+
+__all__ = ["HND", "IN_ORDER", "NHD", "SCATTERED", "SHUFFLED", "Decode", "Sizes", "device", "kernel_for"]
+
+TWIN, TORCH, READER, COPIER = "contiguous", "sdpa", "read", "copy"
 _FILL_S = 0.005  # a sample of warm calls
-_STEP = 1 / 32  # of int8: normal numbers end at 4
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """A batch of `seqs` sequences of `tokens` tokens each, and the heads of one layer.
-
-    `dtype` is float32, bfloat16, float16, or int8: K and V in one byte with one scale, the query in float32.
-    """
-
-    seqs: int
-    tokens: int
-    kv_heads: int = 4
-    q_heads: int = 16
-    head_dim: int = 128
-    dtype: str = "float32"
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of K and V that one token takes in this layer."""
-        return 2 * self.kv_heads * self.head_dim * _BYTES[self.dtype]
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of K and V that one step must read."""
-        return self.seqs * self.tokens * self.token_bytes
-
-    def __str__(self) -> str:
-        return (
-            f"one decode step, one layer: {self.seqs} sequences x {self.tokens:,} tokens, {self.q_heads} "
-            f"query and {self.kv_heads} KV heads of {self.head_dim}, {self.dtype}, "
-            f"{_format.size(self.bytes_read)} of K and V"
-        )
-
-
-def device() -> str:
-    """Where kernels are timed: "cuda" where torch can use a GPU, else "cpu"."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+_CHECKED = 2  # sequences whose answers are held to float64
+_TOLERANCE = {"float32": 1e-4}  # absolute; the other dtypes' is that of rounding the answer
 
 
 def kernel_for(device: str) -> str:
@@ -94,84 +74,84 @@ def clock_for(device: str) -> timing.Clock:
     return timing.HostClock() if sys.platform == "win32" else timing.CpuTimeClock()
 
 
-class Decode:
+class Decode(Memory):
     """One batch in memory, and cases of `timing.compare` over it.
 
     >>> decode = Decode(Sizes(seqs=2, tokens=40, kv_heads=1, q_heads=2, head_dim=16))
     >>> result = decode.compare([decode.twin(), decode.paged(16), decode.reader()], rounds=3)
     >>> [timing.name for timing in result.timings], result.limit
     (['contiguous', 'paged 16', 'read'], 'read')
+
+    With `turns` a call serves so many batches, and on a GPU `graphs` makes each call one launch; both are of
+    the cases that are made from then on. `errors` are the largest absolute differences from float64.
     """
 
-    def __init__(self, sizes: Sizes, seed: int = 0) -> None:
-        import torch
+    def __init__(self, sizes: Sizes, seed: int = 0, *, graphs: bool = False, **memory: Any) -> None:
+        """`memory` is as in `Memory`."""
+        super().__init__(sizes, seed, **memory)
+        self.graphs = graphs and self.device == "cuda"
+        self.errors: dict[str, float] = {}
 
-        self.sizes, self.device = sizes, device()
-        self.kernel = kernel_for(self.device)
-        self._random = torch.Generator().manual_seed(seed)
-        # Slots for the widest cut: the last block of a sequence may be part filled.
-        slots = sizes.seqs * -(-sizes.tokens // 256) * 256
-        self._scales = {"k_scale": _STEP, "v_scale": _STEP} if sizes.dtype == "int8" else {}
-        self.key, self.value = (
-            self._stored(self._normal(slots * sizes.kv_heads * sizes.head_dim)) for _ in "KV"
-        )
-        dtype = torch.float32 if self._scales else getattr(torch, sizes.dtype)
-        self.query = self._normal(sizes.seqs, sizes.q_heads, sizes.head_dim).to(dtype)
-        self.lengths = torch.full((sizes.seqs,), sizes.tokens, dtype=torch.int32, device=self.device)
+    @cached_property
+    def kernel(self) -> str:
+        """The backend that is timed."""
+        return kernel_for(self.device)
 
     def twin(self, layout: str = HND, name: str = TWIN) -> Case:
         """Attention over one contiguous piece a sequence."""
-        rows = [
-            self.blocks(buffer, self.sizes.tokens, layout)[: self.sizes.seqs]
-            for buffer in (self.key, self.value)
-        ]
-        return self._case(name, f"{layout}, one piece", contiguous_attention, *rows, self.lengths)
+        rows = self.rows(layout)
+        batches = [(*(each[part] for each in rows), self.lengths[part]) for part in self.parts]
+        return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, rows)
 
     def paged(self, block_size: int, order: str = SHUFFLED, layout: str = HND, name: str = "") -> Case:
         """Attention over blocks of `block_size` tokens that lie in such an order."""
         blocks = [self.blocks(buffer, block_size, layout) for buffer in (self.key, self.value)]
         table = self.table(block_size, order)
-        return self._case(
-            name or f"paged {block_size}",
-            f"{layout}, blocks {order}",
-            paged_attention,
-            *blocks,
-            table,
-            self.lengths,
-        )
+        batches = [(*blocks, table[part], self.lengths[part]) for part in self.parts]
+        name, lie = name or f"paged {block_size}", f"{layout}, blocks {order}"
+        return self._ours(name, lie, paged_attention, batches, _gathered(blocks, table))
+
+    def sdpa(self, name: str = TORCH) -> Case:
+        """torch's attention, with the query heads of a group as rows of one query: its fastest way here."""
+        from torch.nn.functional import scaled_dot_product_attention
+
+        rows = self.rows(HND)
+        key, value = (each.transpose(1, 2) for each in rows)
+        grouped = self.query.view(len(self.query), self.sizes.kv_heads, -1, self.sizes.head_dim)
+
+        def call(part: slice) -> Any:
+            answer = scaled_dot_product_attention(grouped[part], key[part], value[part])
+            return answer.view_as(self.query[part])
+
+        return self._case(name, f"{HND}, one piece", [partial(call, part) for part in self.parts], rows)
+
+    def peer(self, peer: Peer, block_size: int, name: str = "") -> Case:
+        """A framework's kernel over shuffled blocks, in memory as it likes it best."""
+        blocks = [self.blocks(buffer, block_size, BY_HEAD) for buffer in (self.key, self.value)]
+        table = self.table(block_size)
+        calls = [peer.call(self.query[part], *blocks, table[part], self.lengths[part]) for part in self.parts]
+        lie = f"as {peer.engine} keeps it, shuffled"
+        return self._case(name or f"{peer.name} {block_size}", lie, calls, _gathered(blocks, table))
 
     def reader(self) -> Case:
         """Read the bytes that a step needs, and nothing more."""
-        used = self.sizes.bytes_read // 2 // self.key.itemsize
-        parts = [buffer[:used] for buffer in (self.key, self.value)]
+        parts = self.used()
         if self.device == "cpu":
             from pagedlab_kernels.cpu import stream_read
 
             return Case(READER, lambda: stream_read(*parts), "as it lies", self.sizes.bytes_read)
         return Case(READER, lambda: [part.sum() for part in parts], "as it lies", self.sizes.bytes_read)
 
-    def table(self, block_size: int, order: str = SHUFFLED) -> Tensor:
-        """A block table `[seqs, blocks]` int32 over the first blocks of that size, each used once."""
-        import torch
+    def copier(self) -> Case:
+        """Copy those bytes on the device, which reads and writes them: what a GPU is known to do at best."""
+        parts = self.used()
+        copies = [part.clone() for part in parts]
 
-        each = -(-self.sizes.tokens // block_size)
-        count = self.sizes.seqs * each
-        ids = torch.arange(count)
-        if order == SHUFFLED:
-            ids = torch.randperm(count, generator=self._random)
-        elif order == SCATTERED:
-            stride = next(step for step in range(count // 3 + 1, 2 * count + 2) if math.gcd(step, count) == 1)
-            ids = ids * stride % count
-        return ids.to(torch.int32).view(self.sizes.seqs, each).to(self.device)
+        def call() -> None:
+            for part, copy in zip(parts, copies, strict=True):
+                copy.copy_(part)
 
-    def blocks(self, buffer: Tensor, size: int, layout: str = HND) -> Tensor:
-        """A buffer cut into blocks of `size` tokens, as a cache `[blocks, size, kv_heads, head_dim]`."""
-        heads, dim = self.sizes.kv_heads, self.sizes.head_dim
-        blocks = len(buffer) // (size * heads * dim)
-        used = buffer[: blocks * size * heads * dim]
-        if layout == HND:
-            return used.view(blocks, heads, size, dim).transpose(1, 2)
-        return used.view(blocks, size, heads, dim)
+        return Case(COPIER, self._launched(call), "as it lies", 2 * self.sizes.bytes_read)
 
     def compare(
         self,
@@ -181,52 +161,98 @@ class Decode:
         rounds: int = FEWEST_ROUNDS,
         seed: int = 0,
         what: str = "",
+        threads: int = 1,
         should_stop: Callable[[], bool] | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Comparison:
-        """Time such cases; the first is the baseline, the reader the limit.
+        """Time such cases; the first is the baseline, the reader or the copier the limit.
 
         On a CPU one thread does the work and its CPU time counts, so that a machine with other things to do
-        comes to the same ratios.
+        comes to the same ratios. Of several threads the time that passes counts.
         """
         import torch
 
         listed = list(cases)
         threads_before = torch.get_num_threads()
-        torch.set_num_threads(1)
+        torch.set_num_threads(threads)
         try:
-            return timing.compare(
+            found = timing.compare(
                 listed,
-                limit=READER if any(case.name == READER for case in listed) else None,
+                limit=next((case.name for case in listed if case.name in (READER, COPIER)), None),
                 caches=caches,
                 what=f"{what or self.sizes}; kernel: {self.kernel}",
                 repeats=rounds,
                 min_time=_FILL_S,
                 seed=seed,
-                clock=clock_for(self.device),
+                clock=None if threads > 1 and self.device == "cpu" else clock_for(self.device),
                 should_stop=should_stop,
                 progress=progress,
             )
         finally:
             torch.set_num_threads(threads_before)
+        return _each(found, len(self.parts))
 
-    def _case(self, name: str, layout: str, attend: Callable[..., Any], *data: Tensor) -> Case:
-        attend(self.query, *data, backend=self.kernel, **self._scales)  # checked once; timed without
+    def _ours(
+        self,
+        name: str,
+        layout: str,
+        attend: Callable[..., Any],
+        batches: list[tuple[Tensor, ...]],
+        rows: list[Tensor],
+    ) -> Case:
+        calls = []
+        for part, batch in zip(self.parts, batches, strict=True):
+            call = partial(attend, self.query[part], *batch, backend=self.kernel, **self.scales)
+            call()  # checked once; timed without
+            calls.append(partial(call, check=False))
+        return self._case(name, layout, calls, rows)
 
-        def call() -> Any:
-            return attend(self.query, *data, backend=self.kernel, check=False, **self._scales)
+    def _case(self, name: str, layout: str, calls: Sequence[Callable[[], Any]], rows: list[Tensor]) -> Case:
+        """A case whose answer is right; `rows` are K and V of the first sequences, one piece each.
 
-        return Case(name, call, layout, self.sizes.bytes_read)
+        Raises ArithmeticError for one that is wrong.
+        """
+        query, lengths = self.query[:_CHECKED].double(), self.lengths[:_CHECKED]
+        key, value = (each[:_CHECKED].double() * (STEP if self.scales else 1) for each in rows)
+        exact: Any = contiguous_attention(query, key, value, lengths, backend="reference")
+        answer = calls[0]()[:_CHECKED]
+        error = float((answer - exact[: len(answer)]).abs().max())
+        most = _TOLERANCE.get(str(self.query.dtype).removeprefix("torch."), 0.02)
+        if not error <= most:
+            raise ArithmeticError(f"{name} is off by {error:.1e} from the float64 answer, more than {most}")
+        self.errors[name] = error
+        around = calls[0] if len(calls) == 1 else lambda: [call() for call in calls]
+        return Case(name, self._launched(around), layout, self.sizes.bytes_read)
 
-    def _normal(self, *shape: int) -> Tensor:
+    def _launched(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """The call, or a graph of it: recorded once, on a stream of its own, then launched as one."""
+        if not self.graphs:
+            return call
         import torch
 
-        return torch.randn(shape, generator=self._random).to(self.device)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            call()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            call()
+        return graph.replay
 
-    def _stored(self, numbers: Tensor) -> Tensor:
-        import torch
 
-        from pagedlab_kernels.quantised import quantise
+def _each(comparison: Comparison, turns: int) -> Comparison:
+    """The times of one batch, where a call served so many."""
+    if turns == 1:
+        return comparison
+    timings = (
+        replace(timing, seconds=tuple(each / turns for each in timing.seconds))
+        for timing in comparison.timings
+    )
+    again = tuple(each / turns for each in comparison.again)
+    return replace(comparison, timings=tuple(timings), again=again)
 
-        dtype = getattr(torch, self.sizes.dtype)
-        return quantise(numbers, dtype, _STEP)[0] if self._scales else numbers.to(dtype)
+
+def _gathered(blocks: list[Tensor], table: Tensor) -> list[Tensor]:
+    """The first sequences in one piece; with torch's own indexing, so as not to share a kernel's look-up."""
+    return [pool[table[:_CHECKED].long()].flatten(1, 2) for pool in blocks]

@@ -56,6 +56,13 @@ class Engine:
     axes: tuple[str, ...] = ()
     rules: tuple[tuple[str, str, Callable[[int], bool]], ...] = ()
 
+    def check(self, pool: Tensor) -> None:
+        """Raise ValueError with the rule when the engine does not take the sizes of such a pool."""
+        given = {"block_size": pool.shape[1], "head_dim": pool.shape[3]}
+        for name, rule, holds in self.rules:
+            if not holds(given[name]):
+                raise ValueError(f"{name}={given[name]}: {self.title} takes {rule}")
+
 
 @dataclass(frozen=True, eq=False)
 class EngineLayout:
@@ -129,46 +136,38 @@ def as_layout(cache: PagedKVCache, engine: str) -> EngineLayout:
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(ENGINES)}")
     wanted = ENGINES[engine]
-    blocks, size, heads, dim = cache.key.shape
-    for name, rule, holds in wanted.rules:
-        value = {"block_size": size, "head_dim": dim}[name]
-        if not holds(value):
-            raise ValueError(f"{name}={value}: {wanted.title} takes {rule}")
+    wanted.check(cache.key)
     if isinstance(cache.k_scale, Tensor) or isinstance(cache.v_scale, Tensor):
         raise ValueError(
             "k_scale and v_scale: engines keep scales of single tokens each in a way of their own; give the "
             "cache one number for K and one for V"
         )
-    sizes = {"block": blocks, "offset": size, "head": heads, "element": dim, "kv": 2}
-    pools = (cache.key, cache.value)
-    if wanted.view:
-        views = [wanted.view(pool, cache.layout) for pool in pools]
-        copied = views[0].data_ptr() != cache.key.data_ptr()
-        axes = (_STORED["NHD" if copied else cache.layout],) * 2
-        return EngineLayout(engine, dict(zip(wanted.tensors, views, strict=True)), copied, axes, sizes)
-    fused = _fused(pools, wanted.axes, sizes)
-    shape = [math.prod(sizes[axis] for axis in group.split("*")) for group in wanted.shape.split()]
-    return EngineLayout(engine, dict.fromkeys(wanted.tensors, fused.view(shape)), True, wanted.axes, sizes)
+    sizes = _sizes(cache.key)
+    if not wanted.view:
+        tensors = dict.fromkeys(wanted.tensors, fused(engine, cache.key, cache.value))
+        return EngineLayout(engine, tensors, True, wanted.axes, sizes)
+    views = [wanted.view(pool, cache.layout) for pool in (cache.key, cache.value)]
+    copied = views[0].data_ptr() != cache.key.data_ptr()
+    axes = (_STORED["NHD" if copied else cache.layout],) * 2
+    return EngineLayout(engine, dict(zip(wanted.tensors, views, strict=True)), copied, axes, sizes)
 
 
-def _fused(pools: tuple[Tensor, ...], orders: tuple[str, ...], sizes: dict[str, int]) -> Tensor:
-    """Both pools copied into one flat tensor, each along its own order of axes."""
-    flat = torch.empty(2 * pools[0].numel(), dtype=pools[0].dtype, device=pools[0].device)
-    for kv, (pool, order) in enumerate(zip(pools, orders, strict=True)):
+def fused(engine: str, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+    """K and V `[blocks, block_size, kv_heads, head_dim]` copied into an engine's one tensor."""
+    wanted, sizes = ENGINES[engine], _sizes(key_cache)
+    flat = torch.empty(2 * key_cache.numel(), dtype=key_cache.dtype, device=key_cache.device)
+    for kv, (pool, order) in enumerate(zip((key_cache, value_cache), wanted.axes, strict=True)):
         axes = order.split()
         half = flat.view([sizes[axis] for axis in axes]).select(axes.index("kv"), kv)
         axes.remove("kv")
         half.permute([axes.index(axis) for axis in _STORED["NHD"].split()]).copy_(pool)
-    return flat
+    groups = (group.split("*") for group in wanted.shape.split())
+    return flat.view([math.prod(sizes[axis] for axis in group) for group in groups])
 
 
-def _which(which: str) -> int:
-    if which not in KV:
-        raise ValueError(f"which={which!r}: must be one of {', '.join(KV)}")
-    return KV.index(which)
-
-
-# -- Views of one pool, given as [blocks, block_size, kv_heads, head_dim] whatever its layout.
+def by_head(pool: Tensor, layout: str = "") -> Tensor:
+    """A pool as `[1, heads, slots, elements]`: a view when its slots lie at one distance, as in NHD."""
+    return pool.flatten(0, 1).transpose(0, 1)[None]
 
 
 def _as_stored(pool: Tensor, layout: str) -> Tensor:
@@ -179,9 +178,14 @@ def _as_it_is(pool: Tensor, layout: str) -> Tensor:
     return pool
 
 
-def _by_head(pool: Tensor, layout: str) -> Tensor:
-    """[1, heads, slots, elements]; the slots of a head-major pool have no one stride, so that is a copy."""
-    return pool.flatten(0, 1).transpose(0, 1)[None]
+def _sizes(pool: Tensor) -> dict[str, int]:
+    return dict(zip(_STORED["NHD"].split(), pool.shape, strict=True)) | {"kv": 2}
+
+
+def _which(which: str) -> int:
+    if which not in KV:
+        raise ValueError(f"which={which!r}: must be one of {', '.join(KV)}")
+    return KV.index(which)
 
 
 # -- Tables.
@@ -251,6 +255,6 @@ ENGINES = {
         axes=("block kv head offset element",) * 2,
         rules=(("block_size", "powers of two above 1", lambda n: n > 1 and n & (n - 1) == 0),),
     ),
-    "flex-attention": Engine("torch's FlexAttention", ("k_cache", "v_cache"), _flex, view=_by_head),
+    "flex-attention": Engine("torch's FlexAttention", ("k_cache", "v_cache"), _flex, view=by_head),
 }
 """Whose layouts are known, by the name that `as_layout` takes."""

@@ -9,6 +9,8 @@ import pytest
 from pagedlab import bench, cli, machine
 from pagedlab.bench_inputs import Settings
 from pagedlab.comparison import FEWEST_ROUNDS, TOO_FEW
+from pagedlab.decoding import Decode
+from pagedlab.timing import Case
 
 pytest.importorskip("numba")
 TINY = [
@@ -76,9 +78,7 @@ def test_threads_of_torch_are_put_back() -> None:
 
 
 def test_a_wrong_answer_is_never_timed(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    from pagedlab.bench_inputs import Inputs
-
-    monkeypatch.setattr(Inputs, "sdpa", lambda self: self.query)
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", lambda q, k, v: q)
     assert cli.main(["bench", *TINY]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -90,12 +90,10 @@ def test_a_quick_run_has_rounds_enough_for_a_reading() -> None:
 
 
 def test_a_kernel_that_fails_while_it_is_timed_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    from pagedlab.bench_inputs import Inputs
-
-    def fail(self: Inputs) -> float:
+    def fail() -> float:
         raise OSError("no more threads")
 
-    monkeypatch.setattr(Inputs, "read", fail)
+    monkeypatch.setattr(Decode, "reader", lambda self: Case("read", fail))
     assert cli.main(["bench", *TINY]) == 1
     assert "case 'read' failed: OSError: no more threads" in capsys.readouterr().err
 
@@ -113,7 +111,7 @@ def test_ctrl_c_prints_the_rounds_that_were_finished(monkeypatch: pytest.MonkeyP
 
 def test_the_buffer_is_one_cache_whatever_the_number_of_block_sizes() -> None:
     few, many = Settings(block_sizes=(16,)), Settings(block_sizes=(1, 8, 16, 32, 128))
-    assert few.buffer_bytes == many.buffer_bytes == few.bytes_read == 2**28
+    assert few.buffer_bytes == many.buffer_bytes == few.batch.bytes_read == 2**28
     assert Settings(tokens=100, block_sizes=(1, 64)).slots == 16 * 128, "the last block may be part-filled"
 
 
