@@ -60,9 +60,12 @@ def test_the_readme_shows_pictures_that_exist() -> None:
 
 def test_every_folder_of_modules_is_delivered() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {path.parent for path in ROOT.glob("pagedlab/**/__init__.py")}
-    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
-    assert found | {"pagedlab._lessons", "pagedlab_kernels", "pagedlab_widgets"} == set(listed)
+    found = {
+        ".".join(path.parent.relative_to(home).parts)
+        for home, package in ((ROOT, "pagedlab"), (ROOT / "kernels", "pagedlab_kernels"))
+        for path in (home / package).glob("**/__init__.py")
+    }
+    assert found | {"pagedlab._lessons", "pagedlab_widgets"} == set(listed)
 
 
 def test_binder_installs_every_dependency_by_its_name_there() -> None:

@@ -14,6 +14,8 @@ block table. Importing it costs nothing; torch, numba and triton wait until a ke
     reference   torch, reads like the equation
     cpu, cpu_kernels                numba: compiled, threaded, prefetching
     triton_launch, triton_kernels   Triton: compiled on a GPU, interpreted elsewhere
+    triton_offline                  Triton: compiled for a GPU that is not here
+    inside                          what the Triton kernels touch, and what the compiler makes of them
 """
 
 from __future__ import annotations
@@ -26,19 +28,28 @@ from .backends import Backend, backends
 from .csr import CSRTable
 
 if TYPE_CHECKING:
+    from .inside.child import kernel_hash, kernel_source
+    from .inside.report import CompiledKernel, compile_report
+    from .inside.trace import Trace, address_trace
     from .quantised import Error, dequantise, error_against, quantise
     from .writing import copy_blocks, write_kv
 
 __all__ = [
     "Backend",
     "CSRTable",
+    "CompiledKernel",
     "Error",
+    "Trace",
+    "address_trace",
     "backends",
+    "compile_report",
     "contiguous_attention",
     "contiguous_prefill",
     "copy_blocks",
     "dequantise",
     "error_against",
+    "kernel_hash",
+    "kernel_source",
     "paged_attention",
     "paged_prefill",
     "quantise",
@@ -47,9 +58,12 @@ __all__ = [
 
 _LATER = dict.fromkeys(("Error", "dequantise", "error_against", "quantise"), "quantised")
 _LATER |= dict.fromkeys(("copy_blocks", "write_kv"), "writing")
+_LATER |= dict.fromkeys(("Trace", "address_trace"), "inside.trace")
+_LATER |= dict.fromkeys(("CompiledKernel", "compile_report"), "inside.report")
+_LATER |= dict.fromkeys(("kernel_hash", "kernel_source"), "inside.child")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:  # these bring torch
+    if name in _LATER:  # these bring torch or numpy
         return getattr(import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,8 +54,7 @@ TILINGS = {
     # 64 KiB and more: sm_75, sm_86, sm_89, sm_120, and AMD
     ("small", "decode"): {256: Tiling(32, 4, 2), 512: Tiling(32, 8, 2), 1024: Tiling(16, 8, 1)},
     ("small", "prefill"): {
-        128: Tiling(32, 4, 2, 64), 256: Tiling(32, 4, 2, 64), 512: Tiling(32, 8, 1, 32),
-        1024: Tiling(16, 8, 1),
+        128: Tiling(32, 4, 2, 32), 256: Tiling(32, 8, 2, 32), 512: Tiling(32, 8, 2), 1024: Tiling(16, 8, 1),
     },
 }  # fmt: skip
 

@@ -1,0 +1,107 @@
+"""Runs a program of this package in a fresh Python process, and brings back what it answered before it ended.
+
+Interpreting and compiling exclude each other within a process, and a kernel under study may crash or never
+end: both call for a process of its own. A program reads its job from a folder and appends JSON lines to a
+file there, so that whatever ends it, the lines until then are kept. Nothing that it wrote is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+JOB, ANSWERS, TENSORS = "job.json", "answers.jsonl", "tensors.pt"
+KERNELS = "triton_kernels.py"
+
+
+def run(
+    program: str,
+    job: dict[str, Any],
+    *,
+    interpret: bool,
+    seconds: float,
+    prepare: Callable[[Path], None] = lambda folder: None,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Run `pagedlab_kernels.inside.<program>`; return its answers and, unless it ended well, how it ended.
+
+    `prepare` may put more into the folder. The process finds modules where this one does, and gets a compile
+    cache of its own, because a kernel found in a cache says nothing about the compiler.
+
+    Raises ModuleNotFoundError where Triton is not installed.
+    """
+    if importlib.util.find_spec("triton") is None:
+        raise ModuleNotFoundError("triton is not installed: it has packages for Linux only", name="triton")
+    with tempfile.TemporaryDirectory(prefix="pagedlab-") as name:
+        folder = Path(name)
+        (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+        prepare(folder)
+        environment = os.environ | {
+            "TRITON_INTERPRET": "1" if interpret else "0",
+            "TRITON_CACHE_DIR": str(folder / "cache"),
+            "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
+        }
+        command = [sys.executable, "-m", f"{__package__}.{program}", name]
+        with open(folder / "messages", "w+b") as messages:
+            try:
+                code: int | None = subprocess.run(
+                    command, env=environment, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages,
+                    timeout=seconds,
+                ).returncode  # fmt: skip
+            except subprocess.TimeoutExpired:
+                code = None
+        answers = read(folder / ANSWERS)
+        if code == 0:
+            return answers, None
+        if code is None:
+            return answers, f"no end within {seconds:g} seconds: an endless loop?"
+        if code < 0:
+            return answers, f"the process died of {signal.Signals(-code).name}"
+        last = (folder / "messages").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        return answers, last[0][:500] if last else f"the process ended with exit code {code}"
+
+
+def kernel_source() -> str:
+    """The text of the Triton kernels, to read, or to edit for `address_trace`; it needs no Triton.
+
+    >>> "def decode(" in kernel_source()
+    True
+    """
+    return (Path(__file__).parent.parent / KERNELS).read_text(encoding="utf-8")
+
+
+def kernel_hash(source: str | None = None) -> str:
+    """The hash that recorded traces carry: of that text, or of the kernels as they are."""
+    return hashlib.sha256((source or kernel_source()).encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file of answers."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def take_kernels(source: str | None, folder: Path) -> ModuleType:
+    """For a program: the module of kernels, or one made from a text and put in its place."""
+    package, name = __package__.rpartition(".")[0], KERNELS.removesuffix(".py")
+    if source is not None:
+        path = folder / KERNELS
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(f"{package}.{name}", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[f"{package}.{name}"] = module
+        setattr(sys.modules[package], name, module)
+        spec.loader.exec_module(module)
+    return importlib.import_module(f"{package}.{name}")

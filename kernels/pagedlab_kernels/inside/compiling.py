@@ -1,0 +1,98 @@
+"""The program behind `compile_report`: compiles kernels for GPUs that are not here and writes what came out.
+
+What is compiled is what the launcher would launch for such a call. The job names kernels by the options of
+`triton_offline.example` that lead to them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+
+from . import assembly, child
+
+NVIDIA = Path(triton.__file__).parent / "backends/nvidia/bin"
+
+
+def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, Any]:
+    """Compile one kernel for one GPU; say what it takes and what it loads."""
+    from .. import triton_launch, triton_offline
+
+    nvidia = job["target"].startswith("sm_")
+    target = GPUTarget("cuda", int(job["target"][3:]), 32) if nvidia else GPUTarget("hip", job["target"], 64)
+    call = triton_offline.example(
+        **{key: getattr(torch, value) if "dtype" in key else value for key, value in job["call"].items()}
+    )
+    try:
+        launches = triton_launch.plan(call, triton_offline.device_for(target)).launches
+    except StopIteration:
+        raise ValueError(f"no tile is wide enough for a head of {call.head_dim}") from None
+    launch = launches[-1 if job["kernel"] == "merge" else 0]
+    launch = replace(launch, num_stages=job["num_stages"] or launch.num_stages)
+    compiled = triton_offline.compile_launch(launch, target)
+
+    text = compiled.asm["ptx" if nvidia else "amdgcn"]
+    code = list(assembly.instructions(text, child.KERNELS))
+    reads = assembly.load_lines(source)
+    caches = {line for line, name in reads.items() if name in ("keys", "values")}
+    found: dict[str, Any] = {
+        "num_warps": launch.num_warps, "num_stages": launch.num_stages, "shared": compiled.metadata.shared,
+        "copies_in_flight": assembly.in_flight(code, caches),
+        "loads": [row | {"reads": reads.get(row["line"], "")} for row in assembly.loads(code)],
+    }  # fmt: skip
+    sass: list[tuple[int, str]] = []
+    if nvidia:
+        binary = folder / "kernel.cubin"
+        binary.write_bytes(compiled.asm["cubin"])
+        usage = _tool("cuobjdump", "-res-usage", binary)
+        found["registers"] = _number(r"\bREG:(\d+)", usage)
+        found["stack"] = _number(r"\bSTACK:(\d+)", usage) + _number(r"\bLOCAL:(\d+)", usage)
+        if job["listing"]:
+            sass = list(assembly.instructions(_tool("nvdisasm", "-g", "-c", binary), child.KERNELS))
+    else:
+        found["registers"] = _number(r"; TotalNumVgprs: (\d+)", text)
+        found["stack"] = _number(r"; ScratchSize: (\d+)", text)
+    if job["listing"]:
+        by_line: dict[int, tuple[list[str], list[str]]] = {}
+        for which, instructions in enumerate((code, sass)):
+            for line, instruction in instructions:
+                by_line.setdefault(line, ([], []))[which].append(instruction)
+        found["listing"] = sorted((line, *both) for line, both in by_line.items() if line)
+    return found
+
+
+def _tool(name: str, *arguments: str | Path) -> str:
+    return subprocess.run([NVIDIA / name, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def _number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    if not found:
+        raise LookupError(f"the compiler's output has no {pattern}")
+    return int(found[1])
+
+
+def main(folder: Path) -> None:
+    job = json.loads((folder / child.JOB).read_text(encoding="utf-8"))
+    module = child.take_kernels(job["source"], folder)
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    with open(folder / child.ANSWERS, "w", encoding="utf-8", buffering=1) as answers:
+        for each in job["kernels"]:
+            try:
+                answer = compile_kernel(each, source, folder)
+            except Exception as error:
+                answer = {"refusal": " ".join(f"{type(error).__name__}: {error}".split())}
+            answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
