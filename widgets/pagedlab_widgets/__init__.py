@@ -18,7 +18,8 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 
 Explorers put them together: `FragmentationExplorer` (where the memory goes), `CopyOnWriteLab` (who may write
 where), `OverheadExplorer` (what a look-up costs), `TwoWalls` (full or slow).
-`AdviceView` gives advice on a trace (`pagedlab.advice`).
+`AdviceView` gives advice on a trace (`pagedlab.advice`). `KernelStepper` steps through the real kernel, paged
+and contiguous side by side; `LaneView` shows which lanes share a memory transaction.
 
 Importing this package imports none of them: a name loads its module when it is first used.
 """
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from .copy_on_write import CopyOnWriteLab
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
+    from .kernel_stepper import KernelStepper
+    from .lane_view import LaneView
     from .lesson import beside, card, source, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
@@ -63,6 +66,8 @@ _HOME = {
     "LineChart": "chart",
     "MuseumView": "museum_view",
     "OverheadExplorer": "overhead",
+    "KernelStepper": "kernel_stepper",
+    "LaneView": "lane_view",
     "Predict": "predict",
     "RanksView": "ranks_view",
     "Row": "bar_table",
@@ -97,6 +102,8 @@ __all__ = [
     "LineChart",
     "MuseumView",
     "OverheadExplorer",
+    "KernelStepper",
+    "LaneView",
     "Predict",
     "RanksView",
     "Row",

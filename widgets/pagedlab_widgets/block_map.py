@@ -39,7 +39,7 @@ class BlockMap(anywidget.AnyWidget):
     """
 
     _esm = script("block_map.js")
-    _css = style("theme.css", "block_map.css")
+    _css = style("theme.css", "timeline.css", "block_map.css")
 
     panels = t.List(t.Dict()).tag(sync=True)
     frame = t.Int(0).tag(sync=True)

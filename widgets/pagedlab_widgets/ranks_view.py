@@ -31,7 +31,7 @@ class RanksPicture(anywidget.AnyWidget):
     """
 
     _esm = script("ranks_view.js")
-    _css = style("theme.css", "block_map.css", "ranks_view.css")
+    _css = style("theme.css", "timeline.css", "block_map.css", "ranks_view.css")
 
     frames = t.List(t.Dict()).tag(sync=True)
     shards = t.List(t.Dict()).tag(sync=True)

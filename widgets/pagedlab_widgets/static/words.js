@@ -60,7 +60,7 @@ function named(blocks) {
 }
 
 /** @param {number} count @param {string} noun */
-const several = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const several = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /**
  * @param {Reader} reader  at the event
