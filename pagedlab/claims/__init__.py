@@ -72,7 +72,7 @@ def all() -> builtins.list[Claim]:  # noqa: A001  (the contract's name)
 def recordings(id: str) -> tuple[Verdict, ...]:
     """Verdicts on that claim from other machines, as they were kept: what was measured there is recorded.
 
-    Each file of `data/recorded/claims` is what `pagedlab claims --json` printed there.
+    Each file of `data/recorded/claims` is what `pagedlab claims --json` printed there, without its records.
     """
     folder = files("pagedlab") / "data" / "recorded" / "claims"
     if not folder.is_dir():
