@@ -33,9 +33,12 @@ _NAMES = (
     "copy-on-write",
     "kv-bytes",
     "token-address",
+    "paged-decode",
     "transactions",
     "crossover",
     "block-size",
+    "online-softmax",
+    "merge-splits",
     "effective-bandwidth",
 )
 

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,10 +21,12 @@ from pagedlab.exercises import runner
 from pagedlab.exercises.plain import plain
 from pagedlab.exercises.report import Arguments, CheckReport, Convert, Exercise, Finding, Misconception
 from pagedlab.exercises.runner import Outcome
-from pagedlab.exercises.shrink import shrink
+from pagedlab.exercises.shrink import shrink, smaller
 
 TRIES = 3
 """Inputs of one public check."""
+_TOGETHER = 15
+"""Smaller inputs that one child tries; the simplest come first."""
 Before = Callable[[], object] | None
 
 
@@ -53,17 +56,21 @@ def check_exercise(
 ) -> CheckReport:
     """Run the public checks of one exercise; with `fixed`, `seed` decides all inputs."""
     drawn = _draw(exercise, seed, fixed)
-    tries: list[Try] = []
-    form = ""
-    for form_tried in _forms(exercise):
-        attempt = _attempt(exercise, solution, form_tried, drawn, before)
-        if not form or sum(each.right for each in attempt) > sum(each.right for each in tries):
-            tries, form = attempt, form_tried
-        known = _recognise(exercise, attempt)
-        if all(each.right or each.outcome.kind == "ended" or n in known for n, each in enumerate(attempt)):
+    best: tuple[list[Try], dict[int, Misconception], str] | None = None
+    for form in _forms(exercise):
+        tries = _attempt(exercise, solution, form, drawn, before)
+        known = _recognise(exercise, tries)
+        if best is None or _right(tries) > _right(best[0]):
+            best = tries, known, form
+        if all(each.right or each.outcome.kind == "ended" or n in known for n, each in enumerate(tries)):
             break
-    again = partial(_attempt, exercise, solution, form, before=before)
-    return _report(exercise, tries, again)
+    assert best is not None
+    tries, known, form = best
+    return _report(exercise, tries, known, partial(_attempt, exercise, solution, form, before=before))
+
+
+def _right(tries: Sequence[Try]) -> int:
+    return sum(each.right for each in tries)
 
 
 def _draw(exercise: Exercise, seed: int | str | None, fixed: bool) -> list[tuple[int, Arguments]]:
@@ -91,22 +98,24 @@ def _loaded(form: str, library: str) -> bool:
 
 
 def converter(form: str) -> Convert:
-    """What turns lists of numbers (also inside other lists) into the form's sequence and leaves all else."""
+    """What turns lists of numbers, and lists of such rows, into the form's sequence and leaves all else."""
 
     def convert(value: Any) -> Any:
         if form == "lists" or not isinstance(value, list):
             return value
-        if not all(isinstance(item, int | float) for item in value):
-            return [convert(item) for item in value]
-        whole = all(isinstance(item, int) for item in value)
-        if form == "arrays":
-            import numpy
+        import numpy
 
-            return numpy.array(value, numpy.int64 if whole else numpy.float64)
+        try:
+            array = numpy.array(value)
+        except ValueError:  # rows of unlike lengths
+            return [convert(item) for item in value]
+        if array.dtype.kind not in "if":
+            return value
+        if form == "arrays":
+            return array
         import torch
 
-        device = "cuda" if form == "gpu tensors" else "cpu"
-        return torch.tensor(value, dtype=torch.int64 if whole else torch.float64, device=device)
+        return torch.from_numpy(array).to("cuda" if form == "gpu tensors" else "cpu")
 
     return convert
 
@@ -123,14 +132,17 @@ def _attempt(
     before: Before = None,
 ) -> list[Try]:
     job = partial(_job, exercise.drive, solution, form)
-    calls = [arguments for _, arguments in drawn]
-    outcomes = runner.run(job, calls, seconds=exercise.seconds, before=before)
-    return [_judged(exercise, *each) for each in zip(drawn, outcomes, strict=True)]
+    order = list(range(len(drawn)))
+    if exercise.shuffled:
+        random.shuffle(order)
+    ran = runner.run(job, [drawn[n][1] for n in order], seconds=exercise.seconds, before=before)
+    outcomes = dict(zip(order, ran, strict=True))
+    return [_judged(exercise, each, outcomes[n]) for n, each in enumerate(drawn)]
 
 
 def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) -> Try:
     number, arguments = drawn
-    expected, got = _by(exercise, exercise.reference, arguments)[1], None
+    expected, got = _answer(exercise, exercise.reference, arguments), None
     if outcome.kind == "returned":
         try:
             got = exercise.view(outcome.value, *arguments)
@@ -140,11 +152,16 @@ def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) 
     return Try(number, arguments, outcome, expected, got, right)
 
 
+def _answer(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> Any:
+    """The view of what a solution of our own answers."""
+    answer = plain(exercise.drive(solution, converter(_forms(exercise)[0]), *arguments))
+    return exercise.view(answer, *arguments)
+
+
 def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
-    """What a solution of our own comes to: ("returned", view of the answer) or ("raised", the class)."""
+    """What a mistaken one comes to: ("returned", view of the answer) or ("raised", the class)."""
     try:
-        answer = plain(exercise.drive(solution, converter(exercise.forms[0]), *arguments))
-        return "returned", exercise.view(answer, *arguments)
+        return "returned", _answer(exercise, solution, arguments)
     except Exception as error:
         return "raised", type(error).__name__
 
@@ -203,32 +220,42 @@ def _in_general(tries: Sequence[Try]) -> str:
 
 
 def _report(
-    exercise: Exercise, tries: Sequence[Try], again: Callable[[list[tuple[int, Arguments]]], list[Try]]
+    exercise: Exercise,
+    tries: Sequence[Try],
+    known: dict[int, Misconception],
+    again: Callable[[list[tuple[int, Arguments]]], list[Try]],
 ) -> CheckReport:
-    failed = sorted({each.check for each in tries if not each.right})
-    passed, total = len(exercise.checks) - len(failed), len(exercise.checks)
-    known = _recognise(exercise, tries)
     general = "" if known else _in_general(tries)
-    smallest_of = {}
-    for number in failed:
-        places = [n for n, each in enumerate(tries) if each.check == number and not each.right]
-        smallest_of[number] = min(places, key=lambda n: (tries[n].outcome.kind == "unreached", tries[n].size))
-    findings = []
-    for number, n in smallest_of.items():
-        hint = known[n].hint if n in known else general
-        findings.append(_finding(exercise, exercise.checks[number].about, tries[n], hint))
+
+    def hint(place: int) -> str:
+        return known[place].hint if place in known else general or exercise.advice(*tries[place].arguments)
+
+    wrong: dict[int, list[int]] = {}
+    for place, each in enumerate(tries):
+        if not each.right:
+            wrong.setdefault(each.check, []).append(place)
+    simplest = [min(places, key=lambda place: _simplicity(tries[place])) for places in wrong.values()]
+    findings = tuple(
+        _finding(exercise, exercise.checks[tries[n].check].about, tries[n], hint(n)) for n in simplest
+    )
+    shrinkable = [n for n in simplest if tries[n].outcome.kind in ("returned", "raised")]
     smallest = None
-    shrinkable = [n for n in smallest_of.values() if tries[n].outcome.kind in ("returned", "raised")]
     if shrinkable:
-        start = min(shrinkable, key=lambda n: (n not in known, tries[n].size))
-        smallest = _smallest(exercise, tries[start], known.get(start), general, again)
-    remark = exercise.remark([each.outcome.value for each in tries]) if not failed else ""
+        start = min(shrinkable, key=lambda place: (place not in known, tries[place].size))
+        smallest = _smallest(exercise, tries[start], known.get(start), hint(start), again)
+    enough, passed, total, summary = exercise.tally(
+        [number not in wrong for number in range(len(exercise.checks))]
+    )
+    remark = exercise.remark([each.outcome.value for each in tries]) if not wrong else ""
     here = ""
     if runner.way() == "here":
         here = "It ran in this process, as a browser has no other: without limits on time or memory."
     remarks = tuple(text for text in (remark, here) if text)
-    summary = f"{passed} of {total} public checks passed"
-    return CheckReport(not failed, summary, tuple(findings), passed, total, smallest, remarks)
+    return CheckReport(enough, summary, findings, passed, total, smallest, remarks)
+
+
+def _simplicity(tried: Try) -> tuple[bool, int]:
+    return tried.outcome.kind == "unreached", tried.size
 
 
 def _finding(exercise: Exercise, about: str, tried: Try, hint: str) -> Finding:
@@ -244,21 +271,27 @@ def _smallest(
     exercise: Exercise,
     start: Try,
     mistake: Misconception | None,
-    general: str,
+    hint: str,
     again: Callable[[list[tuple[int, Arguments]]], list[Try]],
-) -> Finding:
-    """The smallest input that fails as `start` does, with its picture."""
+) -> Finding | None:
+    """The smallest input that fails as `start` does, with its picture; None where inputs have no size."""
+
+    patience = time.monotonic() + max(10.0, exercise.seconds / 3)
 
     def first_failing(candidates: Sequence[Arguments]) -> tuple[Arguments, Try] | None:
-        for each in again([(start.check, arguments) for arguments in candidates]):
-            if each.right or each.outcome.kind != start.outcome.kind:
-                continue
-            if mistake is None or _explains(exercise, mistake, each):
-                return each.arguments, each
+        for first in range(0, len(candidates), _TOGETHER):
+            if time.monotonic() > patience:
+                return None
+            for each in again([(start.check, given) for given in candidates[first : first + _TOGETHER]]):
+                if each.right or each.outcome.kind != start.outcome.kind:
+                    continue
+                if mistake is None or _explains(exercise, mistake, each):
+                    return each.arguments, each
         return None
 
+    if next(smaller(start.arguments), None) is None:
+        return None
     found = shrink(start.arguments, exercise.valid, first_failing)
     arguments, tried = found or (start.arguments, start)
-    hint = mistake.hint if mistake else general
     finding = _finding(exercise, "the smallest input that was found to fail", tried, hint)
     return replace(finding, picture=exercise.picture(*arguments))

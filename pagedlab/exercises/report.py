@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -42,20 +43,31 @@ def call(solution: Callable[..., Any], convert: Convert, *arguments: Any) -> Any
     return solution(*map(convert, arguments))
 
 
-def same(got: Any, expected: Any) -> bool:
+def same(got: Any, expected: Any, *, rel_tol: float = 1e-6, abs_tol: float = 1e-9) -> bool:
     """Whether two plain values agree: numbers within rounding, whatever their type; truth values are none.
 
     >>> same([3.0, 0.1 + 0.2], [3, 0.3]), same(True, 1), same([3], 3)
     (True, False, False)
     """
     if isinstance(expected, list | tuple):
-        return isinstance(got, list | tuple) and len(got) == len(expected) and all(map(same, got, expected))
+        alike = partial(same, rel_tol=rel_tol, abs_tol=abs_tol)
+        return isinstance(got, list | tuple) and len(got) == len(expected) and all(map(alike, got, expected))
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in (got, expected)):
         return type(got) is type(expected) and bool(got == expected)
     try:
-        return got == expected or math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9)
+        close = got == expected or math.isclose(got, expected, rel_tol=rel_tol, abs_tol=abs_tol)
+        return close or (math.isnan(got) and math.isnan(expected))  # a mistake's NaN, never a right answer
     except OverflowError:
         return False
+
+
+near = partial(same, rel_tol=1e-4, abs_tol=1e-5)
+"""For answers that single precision is enough for."""
+
+
+def tally(right: Sequence[bool]) -> tuple[bool, int, int, str]:
+    """Of the checks that passed and did not: whether that is enough, how many of how many, and in words."""
+    return all(right), sum(right), len(right), f"{sum(right)} of {len(right)} public checks passed"
 
 
 def differ(exercise: Exercise, arguments: Arguments, expected: Any, got: Any) -> tuple[str, str, str]:
@@ -75,6 +87,8 @@ class Exercise:
     what the task allows, for an input that is being shrunk. `forms` are the kinds of sequence that solutions
     may expect; one that fails with the first is tried with the next. A mistake is known by giving the same
     answer; where answers that share a mistake may still differ, `alike(expected, got, predicted)` says so.
+    Where no mistake is known, `advice(*arguments)` is the hint. `remark` says something of right answers.
+    Where `shuffled`, the number of a call says nothing about its input.
     """
 
     name: str
@@ -89,9 +103,12 @@ class Exercise:
     alike: Callable[[Any, Any, Any], bool] = lambda expected, got, predicted: False
     differ: Callable[[Exercise, Arguments, Any, Any], tuple[str, str, str]] = differ
     picture: Callable[..., str] = lambda *arguments: ""
+    advice: Callable[..., str] = lambda *arguments: ""
     remark: Callable[[Sequence[Any]], str] = lambda answers: ""
+    tally: Callable[[Sequence[bool]], tuple[bool, int, int, str]] = tally
     forms: tuple[str, ...] = ("lists", "arrays", "tensors")
     seconds: float = SECONDS
+    shuffled: bool = False
 
 
 @dataclass(frozen=True)

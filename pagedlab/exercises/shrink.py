@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -45,7 +46,8 @@ def smaller(value: Any) -> Iterator[Any]:
     if isinstance(value, int):
         yield from dict.fromkeys(n for n in (0, 1, value // 2, value - 1) if abs(n) < abs(value))
     elif isinstance(value, float):
-        yield from dict.fromkeys(n for n in (0.0, 1.0, float(round(value))) if abs(n) < abs(value))
+        simple = (0.0, 1.0, float(round(value))) if math.isfinite(value) else (0.0,)
+        yield from dict.fromkeys(n for n in simple if abs(n) < abs(value))
     elif isinstance(value, dict):
         for key in value:
             yield {other: item for other, item in value.items() if other != key}
