@@ -12,6 +12,7 @@ import json
 import random
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -161,7 +162,9 @@ def _answer(exercise: Exercise, solution: Callable[..., Any], arguments: Argumen
 def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
     """What a mistaken one comes to: ("returned", view of the answer) or ("raised", the class)."""
     try:
-        return "returned", _answer(exercise, solution, arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of 0 / 0 and the like: being wrong is its task
+            return "returned", _answer(exercise, solution, arguments)
     except Exception as error:
         return "raised", type(error).__name__
 

@@ -50,20 +50,18 @@ def _weighed(weigh: Callable[[Any], Any], total: Callable[[Any], Any] | None = N
         output, lse = solution(parts, logs)
         live = logs > -np.inf
         if live.any():
-            with np.errstate(all="ignore"):
-                weights = weigh(logs[live])
-                output = weights @ parts[live] / weights.sum()
-                lse = total(logs[live]) if total else lse
+            weights = weigh(logs[live])
+            output = weights @ parts[live] / weights.sum()
+            lse = total(logs[live]) if total else lse
         return output, lse
 
     return merge
 
 
 def _naive(outputs: Any, lses: Any) -> Any:
-    with np.errstate(all="ignore"):
-        weights = np.exp(np.asarray(lses))
-        live = weights > 0
-        return weights[live] @ np.asarray(outputs)[live] / weights.sum(), np.log(weights.sum())
+    weights = np.exp(np.asarray(lses))
+    live = weights > 0
+    return weights[live] @ np.asarray(outputs)[live] / weights.sum(), np.log(weights.sum())
 
 
 def _spreads(outputs: Any, lses: Any) -> Any:
@@ -77,10 +75,9 @@ def _spreads(outputs: Any, lses: Any) -> Any:
 
 def _unguarded(outputs: Any, lses: Any) -> Any:
     logs = np.asarray(lses)
-    with np.errstate(all="ignore"):
-        weights = np.exp(logs - logs.max())
-        parts = np.nan_to_num(np.asarray(outputs))
-        return weights @ parts / weights.sum(), logs.max() + np.log(weights.sum())
+    weights = np.exp(logs - logs.max())
+    parts = np.nan_to_num(np.asarray(outputs))
+    return weights @ parts / weights.sum(), logs.max() + np.log(weights.sum())
 
 
 def _counted(outputs: Any, lses: Any) -> Any:

@@ -103,28 +103,26 @@ def _walk(
 ) -> Any:
     """The walk over the blocks, with one thing or another done wrong."""
     top, total, acc = first, 0.0, 0.0
-    with np.errstate(all="ignore"):
-        for block, value_block in zip(score_blocks, value_blocks, strict=True):
-            scores, values = np.asarray(block), np.asarray(value_block)
-            higher = max(top if running else -INF, scores.max(initial=-INF))
-            if careful and higher == -INF:
-                continue
-            shrink = np.exp(higher - top if grows and top > -INF else top - higher)
-            weights = np.exp(scores - higher)
-            total = total * (shrink if sum_shrinks else 1.0) + weights.sum()
-            acc = acc * (shrink if acc_shrinks else 1.0) + weights @ values
-            top = higher
-        if not divides:
-            return acc + np.zeros(3)
-        return acc / np.float64(total) if total or not careful else np.zeros(3)
+    for block, value_block in zip(score_blocks, value_blocks, strict=True):
+        scores, values = np.asarray(block), np.asarray(value_block)
+        higher = max(top if running else -INF, scores.max(initial=-INF))
+        if careful and higher == -INF:
+            continue
+        shrink = np.exp(higher - top if grows and top > -INF else top - higher)
+        weights = np.exp(scores - higher)
+        total = total * (shrink if sum_shrinks else 1.0) + weights.sum()
+        acc = acc * (shrink if acc_shrinks else 1.0) + weights @ values
+        top = higher
+    if not divides:
+        return acc + np.zeros(3)
+    return acc / np.float64(total) if total or not careful else np.zeros(3)
 
 
 def _no_maximum(score_blocks: Any, value_blocks: Any) -> Any:
-    with np.errstate(all="ignore"):
-        weights = [np.exp(np.asarray(block)) for block in score_blocks]
-        acc = sum(w @ np.asarray(v) for w, v in zip(weights, value_blocks, strict=True))
-        total = sum(w.sum() for w in weights)
-        return acc / total if total else np.zeros(3)
+    weights = [np.exp(np.asarray(block)) for block in score_blocks]
+    acc = sum(w @ np.asarray(v) for w, v in zip(weights, value_blocks, strict=True))
+    total = sum(w.sum() for w in weights)
+    return acc / total if total else np.zeros(3)
 
 
 def _each(score_blocks: Any, value_blocks: Any) -> list[Any]:

@@ -115,12 +115,8 @@ EXERCISE = Exercise(
     ),
     reference=solution,
     misconceptions=(
-        *map(
-            _exhibit,
-            (
-                "tail stale-entry empty-sequence no-rescale first-maximum wrong-head scale-twice no-table"
-            ).split(),
-        ),
+        *map(_exhibit, ("tail", "stale-entry", "empty-sequence", "no-rescale", "first-maximum")),
+        *map(_exhibit, ("wrong-head", "scale-twice", "no-table")),
         Misconception(
             "slots that no token owns may hold NaN: 0 x NaN is NaN in V, -inf + NaN in K; leave both out",
             museum.get("unwritten-value").faulty,

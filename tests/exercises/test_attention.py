@@ -58,7 +58,7 @@ def padded_and_masked(query, key_cache, value_cache, block_tables, seq_lens, *, 
 
 def running_softmax(query, key_cache, value_cache, block_tables, seq_lens, *, scale):
     """Block by block."""
-    size, kv_heads, (seqs, heads, dim) = key_cache.shape[1], key_cache.shape[2], query.shape
+    size, kv_heads, (seqs, heads, _) = key_cache.shape[1], key_cache.shape[2], query.shape
     kv = torch.arange(heads).div(heads // kv_heads, rounding_mode="floor")
     out = query.new_zeros(query.shape)
     for s in range(seqs):
