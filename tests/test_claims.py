@@ -115,6 +115,7 @@ BOTH_LAYOUTS = [
     for size in (1, 64)
     for order in access_pattern.ORDERS
 ]
+TRACED = dict.fromkeys(("HND 1", "HND 16"), access_pattern.Traced(16, 1, "recorded"))
 COUNTED = {1: (160, 800), 8: (20, 100), 16: (10, 50)}
 RISING, NONE = {16: 0.5, 64: 2.0, 256: 8.0}, {16: 0.0, 64: 0.0, 256: 0.0}
 HELD = {"short": {8: 1.05, 16: 1.1, 64: 1.5}, "long": {8: 1.0, 16: 1.0, 64: 1.0}}
@@ -173,10 +174,10 @@ TABLE = {
         ((sweep(NOISY, b1=2.4, b16=1.15, b128=1.01),), UNTOLD),
     ],
     access_pattern: [
-        ((_orders(HND_1=1.5, NHD_1=1.4),), HOLDS_WHEN),
-        ((_orders(HND_1=1.5, NHD_1=1.4, HND_64=1.2, NHD_64=1.2),), HOLDS),
-        ((_orders(),), FAILS),
-        ((_orders(NOISY),), UNTOLD),
+        ((_orders(HND_1=1.5, NHD_1=1.4), TRACED), HOLDS_WHEN),
+        ((_orders(HND_1=1.5, NHD_1=1.4, HND_64=1.2, NHD_64=1.2), TRACED), HOLDS),
+        ((_orders(), TRACED), FAILS),
+        ((_orders(NOISY), TRACED), UNTOLD),
     ],
     short_sequences: [
         ((_short(1.05), (16, 64),), FAILS),
@@ -284,6 +285,14 @@ def test_conditions_say_what_the_numbers_do():
     assert lagging.conditions[1:] == (
         "1 KV head, fp32: 3.1 % of the bytes of 32 KV heads, fp32 take 10.0 % of the time",
     )
+
+
+@pytest.mark.parametrize("size", [1, 16])
+@pytest.mark.parametrize("layout", ["HND", "NHD"])
+def test_a_request_uses_every_byte_of_the_sectors_that_it_touches(size, layout):
+    """32 lanes of 16 bytes are 16 sectors, whatever the block: head rows of 128 bytes are read whole."""
+    found = access_pattern.traffic(f"block {size}, {layout}", quick=True)
+    assert found == (16, 1, "recorded")
 
 
 def test_floor_and_slope_are_those_of_the_line():
