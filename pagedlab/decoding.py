@@ -130,7 +130,7 @@ class Decode(Memory):
         blocks = [self.blocks(buffer, block_size, BY_HEAD) for buffer in (self.key, self.value)]
         table = self.table(block_size)
         calls = [peer.call(self.query[part], *blocks, table[part], self.lengths[part]) for part in self.parts]
-        lie = f"as {peer.engine} keeps it, shuffled"
+        lie = f"{peer.engine or BY_HEAD}, blocks {SHUFFLED}"
         return self._case(name or f"{peer.name} {block_size}", lie, calls, _gathered(blocks, table))
 
     def reader(self) -> Case:

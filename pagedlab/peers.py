@@ -35,8 +35,8 @@ Call = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Peer:
-    """A framework's kernel. `engine` names its layout in `layouts.ENGINES`, `missing` says what it lacks here
-    ("" when it runs), `for_speed` whether its times mean something."""
+    """A framework's kernel. `engine` names its layout in `layouts.ENGINES` ("" when any cache will do),
+    `missing` says what it lacks here ("" when it runs), `for_speed` whether its times mean something."""
 
     name: str
     engine: str
@@ -64,7 +64,8 @@ class Peer:
         """All that comes before the kernel done once; what is returned runs the kernel alone."""
         if self.missing:
             raise ValueError(f"{self.name} cannot run here: {self.missing}")
-        ENGINES[self.engine].check(batch[1])
+        if self.engine:
+            ENGINES[self.engine].check(batch[1])
         return self.prepare(*batch, scale or batch[0].shape[-1] ** -0.5)
 
 

@@ -25,10 +25,12 @@ from pagedlab.claims import (
     short_sequences,
     small_blocks_cost,
     small_blocks_waste_less,
+    use_a_framework,
     workload_fit,
 )
 from pagedlab.claims.gains_exceed_overhead import Served
 from pagedlab.claims.long_context_bound import Model
+from pagedlab.claims.use_a_framework import Tried
 from pagedlab.claims.verdict import Verdict
 from pagedlab.comparison import Comparison, Timing
 from pagedlab.decoding import Decode, Sizes
@@ -166,6 +168,19 @@ def _variants(*times: float, jitter=QUIET) -> Comparison:
     return timed(dict(zip(fewer_bytes.VARIANTS, times, strict=True)), moved, jitter)
 
 
+def _kernels(right: int, cleared: int) -> tuple[Tried, ...]:
+    """What FlexAttention gets right of five batches, beside two kernels that get all."""
+    return (
+        Tried("from scratch", 20, 5, 5, 5),
+        Tried("ours", 500, 5, 5, 5),
+        Tried("flex", 30, 5, right, cleared),
+    )
+
+
+def _three(scratch: float, flex: float = 2.0, jitter=QUIET) -> Comparison:
+    return timed({"paged 32": 1.0, "from scratch": scratch, "flex compiled": flex}, jitter=jitter)
+
+
 TABLE = {
     indirection: [
         ((sweep(b1=2.4, b16=1.15, b128=1.01),), HOLDS_WHEN),
@@ -246,6 +261,13 @@ TABLE = {
         ((_variants(1.0, 1.0, 1.0, 1.0, 1.0), {},), FAILS),
         ((_variants(1.0, 0.9, 0.9, 0.9, 0.9, jitter=NOISY), {},), UNTOLD),
     ],
+    use_a_framework: [
+        ((_three(20), _kernels(5, 5),), HOLDS),
+        ((_three(20), _kernels(1, 5),), HOLDS_WHEN),
+        ((_three(20), _kernels(1, 4),), FAILS),
+        ((_three(1.0), _kernels(5, 5),), FAILS),
+        ((_three(1.0, jitter=NOISY), _kernels(5, 5),), UNTOLD),
+    ],
 }  # fmt: skip
 
 
@@ -281,6 +303,10 @@ def test_conditions_say_what_the_numbers_do():
         "short: 16 is cheapest, 16 costs 0.0 % more",
         "long: 64 is cheapest, 16 costs 14 % more",
     )
+    cleared = use_a_framework.judge(_three(20), _kernels(1, 5))
+    assert cleared.conditions[0].startswith("the memory of the cache is cleared first")
+    assert "flex: 30 lines of code, right in 1 of 5 batches" in cleared.conditions[3]
+    assert cleared.conditions[5].startswith("flex compiled takes ")
     lagging = fewer_bytes.judge(_variants(1.0, 0.25, 0.1, 0.125, 0.0625), {})
     assert lagging.conditions[1:] == (
         "1 KV head, fp32: 3.1 % of the bytes of 32 KV heads, fp32 take 10.0 % of the time",
@@ -301,6 +327,16 @@ def test_floor_and_slope_are_those_of_the_line():
     fitted = {m.what: m.value for m in verdict.measured}
     assert fitted["floor of a call, paged"] == pytest.approx(20)
     assert fitted["slope, contiguous"] == pytest.approx(100)
+
+
+def test_lines_of_code_are_statements_without_comments_and_docstrings():
+    def three_lines(a):
+        """Not counted."""
+        # nor this
+        if a:
+            return a
+
+    assert use_a_framework.lines_of(three_lines) == 3
 
 
 # ---- running them --------------------------------------------------------------------------------

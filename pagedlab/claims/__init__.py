@@ -35,6 +35,7 @@ from pagedlab.claims import (
     short_sequences,
     small_blocks_cost,
     small_blocks_waste_less,
+    use_a_framework,
     workload_fit,
 )
 from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
@@ -53,6 +54,7 @@ _CLAIMS = (
     default_16.CLAIM,
     workload_fit.CLAIM,
     kernel_is_hard.CLAIM,
+    use_a_framework.CLAIM,
     capacity_not_bandwidth.CLAIM,
     long_context_bound.CLAIM,
     no_clever_allocation.CLAIM,
