@@ -19,10 +19,12 @@ function render({ model, el }) {
   const edit = h("button", { type: "button", "aria-expanded": "false" }, "Edit the kernel");
   const status = h("span", { class: "pl-status", role: "status" }), trouble = h("p", { class: "pl-trouble", role: "alert" });
   const form = h("div", { class: "pl-row pl-edit", role: "group", "aria-label": "What the kernel is told" }, h("span", {}, "Block table"), table, run, undo, edit, status);
-  const board = h("div", { class: "pl-sides" }), tree = h("section", { class: "pl-tree", "aria-label": "Splits and their merge" });
+  const board = h("div", { class: "pl-sides" }), tree = h("div", { class: "pl-tree", role: "group", "aria-label": "Splits and their merge" });
   const code = h("ol", { class: "pl-code", tabindex: 0, "aria-label": "The kernels' source" }), text = h("textarea", { spellcheck: "false", hidden: true, "aria-label": "The kernels' source, to edit" });
   el.classList.add("pl-widget", "pl-stepper");
-  el.replaceChildren(bar.element, form, trouble, board, tree, code, text, announcer.element);
+  const legend = h("p", { class: "pl-legend" }, ...[["lit", "touched by this line"], ["read", "read before by this program"], ["ours", "holds a token"], ["", "another's"]]
+    .map(([state, means]) => h("span", { class: "pl-slots" }, h("i", { "data-state": state, "data-ours": state === "ours" }), means)));
+  el.replaceChildren(bar.element, form, trouble, board, legend, tree, code, text, announcer.element);
   keepKeys(el);
   timeline.pace(SPEED);
 

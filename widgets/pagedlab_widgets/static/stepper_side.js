@@ -43,7 +43,7 @@ export class SideView {
     this.addresses = h("details", { class: "pl-fold" }, h("summary", {}, "Addresses of this load"),
       h("div", { class: "pl-scroll", tabindex: 0, role: "region", "aria-label": "Addresses" }, h("table", {},
         h("thead", {}, titles("element", "first byte", "bytes", "sectors")), this.rows)));
-    this.element = h("section", { class: "pl-side" },
+    this.element = h("div", { class: "pl-side", role: "group" },
       h("div", { class: "pl-row" }, this.label, this.word, this.about), this.where, this.did, this.table, this.pool, this.scores,
       h("table", { class: "pl-kept" }, h("thead", {}, titles("query head", "largest score", "rescaled by", "sum", "weighted values, summed up")), this.kept),
       this.moved, this.lanes.element, this.addresses);

@@ -47,6 +47,7 @@ function advance(state, stop, tokens) {
   state.lit = new Set(stop.accesses.flatMap((access) => access.slots ?? []));
   if (stop.accesses.length) Object.assign(state, { access: stop.accesses[stop.accesses.length - 1], from: stop.line });
   state.entries = new Set(stop.accesses.flatMap((access) => access.entries ?? []));
+  if ("tile" in values) delete state.values.block; // it was the last tile's
   Object.assign(state.values, values);
   if (state.merging) {
     state.merged.set(program[0], { ...state.merged.get(program[0]), ...values });
