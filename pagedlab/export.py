@@ -35,9 +35,11 @@ PLOT = "application/vnd.plotly.v1+json"
 _SETTLE = """
 import sys as _sys, time as _time
 _until = _time.monotonic() + 120
+def _works(widget):
+    text = getattr(widget, "text" if type(widget).__name__ == "Activity" else "status", "")
+    return isinstance(text, str) and bool(text)
 while "ipywidgets" in _sys.modules and _time.monotonic() < _until and any(
-    getattr(w, "status", "") or (type(w).__name__ == "Activity" and w.text)
-    for w in list(_sys.modules["ipywidgets.widgets.widget"]._instances.values())
+    map(_works, list(_sys.modules["ipywidgets.widgets.widget"]._instances.values()))
 ):
     _time.sleep(0.1)
 """

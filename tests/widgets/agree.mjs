@@ -1,5 +1,7 @@
 // Replays runs from stdin, as a page does, and prints what they hold at each frame.
 
+import assert from "node:assert/strict";
+
 import { decode, awayAt, fillOf, isKeyed, refsOf, seek, startOf, tablesOf } from "../../widgets/pagedlab_widgets/static/replay.js";
 import { SWAPPED } from "../../widgets/pagedlab_widgets/static/events.js";
 import { tellEvent } from "../../widgets/pagedlab_widgets/static/words.js";
@@ -18,6 +20,14 @@ const shown = JSON.parse(text).map((run) => {
       swapped: [...awayAt(tape, f)].filter(([, where]) => where === SWAPPED).map(([seq]) => run.names[seq]).sort(),
     };
   });
+  // Back and forth: what playing gives, any jump gives.
+  const played = startOf(tape), jumped = startOf(tape);
+  for (let f = 0, jump = 7; f < tape.frames; f++, jump = (jump * 31 + 11) % tape.frames) {
+    seek(tape, jumped, jump);
+    seek(tape, jumped, f);
+    seek(tape, played, f);
+    assert.deepEqual(jumped, played);
+  }
   return { frames, told: Array.from(tape.kinds, (_, i) => tellEvent(tape, i)) };
 });
 process.stdout.write(JSON.stringify(shown));
