@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,9 @@ class FragmentationExplorer(ipywidgets.VBox):
             "One decode step over the tables shown", {"time": "median"}, unit="ms", word="measured"
         )
         self.measure_again = ipywidgets.Button(description="Measure again")
-        self._measuring = Measuring(self.cost, overhead.decode, self._to_measure, self._draw_cost)
+        self._measuring = Measuring(
+            self.cost, overhead.decode, self._to_measure, partial(draw_cost, self.cost)
+        )
         self._measures = measure
         self._redraw_all()
         self.map.frame = self.map.frames // 2
@@ -259,7 +262,11 @@ class FragmentationExplorer(ipywidgets.VBox):
             segments = tuple(Segment(kind, slots[kind]) for kind in POOL_KINDS)
             rows.append(Row(played.label, segments, f"{played.run.steps.running[step]:,} running"))
         self.moment.show(rows, title=f"The pool at step {step}")
-        self.holders.value = "".join(f"<p>{html.escape(explained(played, step))}</p>" for played in there)
+        paragraphs = [
+            f"<p><strong>{played.label}</strong>: {html.escape(explained(played, step))}</p>"
+            for played in there
+        ]
+        self.holders.value = "".join(paragraphs)
 
     def _draw_pool_use(self) -> None:
         rows = []
@@ -279,9 +286,6 @@ class FragmentationExplorer(ipywidgets.VBox):
         if (cut := self._paged.slots) < self._paged.num_slots:
             caption += f" The paged pool is cut to {cut:,} slots: a map shows {MAX_BLOCKS:,} blocks at most."
         self.pool_use.show(rows, caption=caption)
-
-    def _draw_cost(self, cost: Cost) -> None:
-        draw_cost(self.cost, cost)
 
 
 def _percentages(title: str, kinds: tuple[str, ...], word: str) -> BarTable:

@@ -134,20 +134,22 @@ class Measuring:
                 self.activity.end(message)
 
 
-def draw_cost(table: BarTable, cost: Cost) -> None:
-    """The two sides of a cost, with what their times say."""
-    comparison = cost.comparison
+def timing_rows(comparison: Comparison) -> list[Row]:
+    """A row for each case: its time in ms (kind "time"), and what that says."""
     rows = []
     for timing in comparison.timings:
-        spread = timing.spread
+        spread, notes = timing.spread, [timing.layout]
         ms = [1e3 * value for value in (spread.median, spread.q1, spread.q3)]
-        notes = [timing.layout]
-        if timing.name != comparison.baseline:
+        if timing.name not in (comparison.baseline, comparison.limit):
             notes.append(reading(comparison, timing.name))
-        if timing.bytes_per_second:
+        if timing.name != comparison.limit and (share := comparison.share_of_limit(timing.name)):
+            notes.append(f"{_format.percent(share)} of the speed of a plain read")
+        elif timing.bytes_per_second:
             notes.append(f"{_format.significant(timing.bytes_per_second / 1e9)} GB/s")
-        rows.append(Row(timing.name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
-    table.show(rows, word="measured", device=comparison.device, caption=_caption(cost))
+        name = timing.name.replace("paged ", "paged, blocks of ")
+        name = "the same bytes, only read" if name == comparison.limit else name
+        rows.append(Row(name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
+    return rows
 
 
 def reading(comparison: Comparison, name: str) -> str:
@@ -159,15 +161,25 @@ def reading(comparison: Comparison, name: str) -> str:
     return f"{ratio} x the twin (median of rounds): {says}"
 
 
-def _caption(cost: Cost) -> str:
-    comparison = cost.comparison
+def conditions(comparison: Comparison) -> str:
+    """What was timed and how, in two sentences."""
+    what = comparison.what.removeprefix("one decode step, ")
+    threads = ", ".join(f"{name} {count}" for name, count in comparison.threads.items())
+    return (
+        f"{what[:1].upper()}{what[1:]}. Caches {comparison.caches}, {comparison.rounds} rounds, noise floor "
+        f"{_format.percent(comparison.noise_floor)}; threads: {threads}."
+    )
+
+
+def draw_cost(table: BarTable, cost: Cost) -> None:
+    """The two sides of a cost, with what their times say."""
     read = f"{_format.size(cost.bytes_read)} read"
     largest_cache = max(machine.caches().values(), default=0)
     if cost.bytes_read <= largest_cache:
         read += f", which fits into this CPU's cache of {_format.size(largest_cache)}"
     sequences, tokens = _format.count(cost.sequences, "sequence"), _format.count(cost.tokens, "token")
-    return (
-        f"{sequences}, {tokens}, one layer of {cost.heads}: {read}. "
-        f"{cost.backend} kernel, {comparison.rounds} rounds, noise floor "
-        f"{_format.percent(comparison.noise_floor)}; the two answers differ by {cost.difference:.1g} at most."
+    caption = (
+        f"{sequences}, {tokens}, {read}. {conditions(cost.comparison)} The two answers differ by "
+        f"{cost.difference:.1g} at most."
     )
+    table.show(timing_rows(cost.comparison), caption=caption, device=cost.comparison.device)

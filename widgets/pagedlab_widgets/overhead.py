@@ -21,15 +21,14 @@ from pagedlab.comparison import Comparison
 from pagedlab.overhead import BLOCK_SIZES, LAYOUTS, ORDERS, Setting, Swept
 from pagedlab.workloads import Workload
 
-from .bar_table import BarTable, Row, Segment
+from .bar_table import BarTable
 from .chart import Axis, Line, LineChart, Wall
 from .controls import WorkloadChooser, block_size_slider, choice_list, choice_slider
-from .measuring import Measuring, reading
+from .measuring import Measuring, conditions, reading, timing_rows
 
 CONTEXTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _USUAL = Wall("16: what vLLM falls back on", x=16)
-_NAMES = {"contiguous": "contiguous", "read": "the same bytes, only read"}
 
 
 class OverheadExplorer(ipywidgets.VBox):
@@ -162,20 +161,8 @@ class OverheadExplorer(ipywidgets.VBox):
         return f"{_format.count(entries, 'look-up')} a layer, a block table of {size} (computed)."
 
     def _draw_step(self, comparison: Comparison) -> None:
-        rows = []
-        for timing in comparison.timings:
-            spread = timing.spread
-            ms = [1e3 * value for value in (spread.median, spread.q1, spread.q3)]
-            notes = [timing.layout]
-            if timing.name.startswith("paged"):
-                notes.append(reading(comparison, timing.name))
-            share = comparison.share_of_limit(timing.name)
-            if share and timing.name != comparison.limit:
-                notes.append(f"{_format.percent(share)} of the speed of a plain read")
-            name = _NAMES.get(timing.name, timing.name.replace("paged", "paged, blocks of"))
-            rows.append(Row(name, (Segment("time", ms[0], low=ms[1], high=ms[2]),), ", ".join(notes)))
-        caption = f"{_what(comparison)} {self._counted(self.setting)} {_conditions(comparison)}"
-        self.cost.show(rows, caption=caption, device=comparison.device)
+        caption = f"{self._counted(self.setting)} {conditions(comparison)}"
+        self.cost.show(timing_rows(comparison), caption=caption, device=comparison.device)
 
     def _draw_sweep(self, swept: Swept) -> None:
         self._swept = swept
@@ -206,21 +193,8 @@ class OverheadExplorer(ipywidgets.VBox):
         times = [kernel.ratio(name).median for name in names]
         lines.append(_line("host builds the table", builds, [*map(_format.seconds, builds)], "measured"))
         lines.append(_line("kernel", times, [reading(kernel, name) for name in names], "measured"))
-        caption += f" Measured: {_what(kernel)} {_conditions(kernel)}"
+        caption += f" Measured: {conditions(kernel)}"
         self.costs.show(lines, [_USUAL], caption=caption, device=kernel.device)
-
-
-def _what(comparison: Comparison) -> str:
-    what = comparison.what.removeprefix("one decode step, ")
-    return f"{what[:1].upper()}{what[1:]}."
-
-
-def _conditions(comparison: Comparison) -> str:
-    threads = ", ".join(f"{name} {count}" for name, count in comparison.threads.items())
-    return (
-        f"Caches {comparison.caches}, {comparison.rounds} rounds, noise floor "
-        f"{_format.percent(comparison.noise_floor)}; threads: {threads}."
-    )
 
 
 def _line(name: str, values: Any, texts: list[str], word: str = "computed") -> Line:

@@ -74,7 +74,7 @@ def explained(played: Played, step: int) -> str:
     """Who holds what stores nothing at that step, in a few sentences."""
     slots, waiting = played.pool_at(step), int(played.run.steps.waiting[step])
     empty = slots["reserved"] + slots["internal"]
-    text = f"{played.label}: of {empty + slots['stored']:,} slots held, {empty:,} store nothing."
+    text = f"Of {empty + slots['stored']:,} slots held, {empty:,} store nothing."
     most = [
         f"{_request(holder.request)} {holder}"
         for holder in moment.holders(played.run, step)[:HOLDERS]
