@@ -107,6 +107,8 @@ CASES = {
     },
 }
 """The cases whose traces are recorded: some to step through with values, and one read in every layout."""
+LAYOUTS = tuple(name for name, case in CASES.items() if case.head_dim == LAID_OUT.head_dim)
+"""The names of the latter."""
 
 
 def live() -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .encode import contiguous_trace, paged_trace
     from .explorer import FragmentationExplorer
     from .kernel_stepper import KernelStepper
-    from .lane_view import LaneView
+    from .lane_view import LaneView, key_reads
     from .lesson import beside, card, source, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
@@ -80,6 +80,7 @@ _HOME = {
     "card": "lesson",
     "contiguous_trace": "encode",
     "course": "contents",
+    "key_reads": "lane_view",
     "named": "names",
     "own_trace": "own_allocator",
     "paged_trace": "encode",
@@ -116,6 +117,7 @@ __all__ = [
     "card",
     "contiguous_trace",
     "course",
+    "key_reads",
     "named",
     "own_trace",
     "paged_trace",

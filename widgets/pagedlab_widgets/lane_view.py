@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets as t
 
+from pagedlab import kernel_cases
 from pagedlab_kernels.inside.trace import LANES, SECTOR
 
 from . import stops
@@ -50,6 +51,19 @@ class LaneView(anywidget.AnyWidget):
     def sectors(self) -> list[int]:
         """Sectors touched in each case, summed over its requests."""
         return [case["sectors"] for case in self.cases]
+
+
+def key_reads(names: Iterable[str]) -> dict[str, Access]:
+    """The first tile of K that the kernel reads in each of these cases of `kernel_cases.CASES`.
+
+    >>> LaneView(key_reads(["block 16, HND"])).sectors
+    [256]
+    """
+    steps = {name: kernel_cases.trace(kernel_cases.CASES[name], values=()).steps for name in names}
+    return {
+        name: next(access for step in ran for access in step.accesses if access.tensor.name == "keys")
+        for name, ran in steps.items()
+    }
 
 
 def _case(name: str, case: Access | tuple[Sequence[int | None], int]) -> dict[str, Any]:
