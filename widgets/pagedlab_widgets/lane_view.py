@@ -54,12 +54,14 @@ class LaneView(anywidget.AnyWidget):
 
 
 def key_reads(names: Iterable[str]) -> dict[str, Access]:
-    """The first tile of K that the kernel reads in each of these cases of `kernel_cases.CASES`.
+    """The first tile of K that the kernel read in each of these cases, as their traces were recorded.
 
-    >>> LaneView(key_reads(["block 16, HND"])).sectors
+    Raises what `kernel_cases.recorded` raises.
+
+    >>> LaneView(key_reads(["block 16, HND"]), word="recorded").sectors
     [256]
     """
-    steps = {name: kernel_cases.trace(kernel_cases.CASES[name], values=()).steps for name in names}
+    steps = {name: kernel_cases.recorded(name).steps for name in names}
     return {
         name: next(access for step in ran for access in step.accesses if access.tensor.name == "keys")
         for name, ran in steps.items()
