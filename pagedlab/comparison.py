@@ -205,8 +205,42 @@ class Comparison:
             "caches": self.caches,
             "limit": self.limit,
             "stopped": self.stopped,
+            "again_s": list(self.again),
             "cases": [self._case(timing) for timing in self.timings],
         }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Comparison:
+        """The record of such plain data; what follows from the samples is worked out anew.
+
+        Raises KeyError, TypeError or ValueError for data that `to_dict` does not make.
+        """
+        timings = [
+            Timing(
+                case["name"],
+                case["layout"],
+                case["bytes_moved"],
+                case["calls_per_round"],
+                tuple(map(float, case["seconds"])),
+            )
+            for case in plain["cases"]
+        ]
+        again = tuple(map(float, plain["again_s"]))
+        if any(len(timing.seconds) != len(again) for timing in timings):
+            raise ValueError("every case must have as many samples as the baseline's second run")
+        names = [timing.name for timing in timings]
+        if plain["baseline"] not in names or plain["limit"] not in ("", *names):
+            raise ValueError("baseline and limit must be among the cases")
+        kept = ("device", "clock", "threads", "versions", "seed", "stopped", "limit", "caches")
+        return cls(
+            what=plain["what"],
+            baseline=plain["baseline"],
+            timings=tuple(timings),
+            again=again,
+            warmup=plain["warmup_rounds"],
+            planned=plain["planned_rounds"],
+            **{name: plain[name] for name in kept},
+        )
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
