@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagedlab import _format
+from pagedlab import _format, bench_suites
 from pagedlab.bench_inputs import Settings
 from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison, Spread, Timing
 from pagedlab.decoding import READER, TORCH, TWIN, Decode
@@ -49,6 +49,10 @@ class Bench:
     comparison: Comparison
     torch_alone: Spread | None
     errors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return (self.comparison,)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data: the comparison's record, and both ratios of every case."""
@@ -115,8 +119,8 @@ def run(settings: Settings, *, progress: Callable[[int, int], object] | None = N
     Raises ImportError when torch or numba is missing, ArithmeticError when an answer is wrong.
     """
     numba_loaded = "numba" in sys.modules
-    decode = Decode(settings.batch, settings.seed, slots=settings.slots, on="cpu")
-    time = partial(decode.compare, caches=AS_LEFT, threads=settings.threads)
+    decode = Decode(settings.batch, settings.seed, threads=settings.threads, slots=settings.slots, on="cpu")
+    time = partial(decode.compare, caches=AS_LEFT)
     sdpa = decode.sdpa()
     alone = None if numba_loaded else time([sdpa], rounds=min(settings.rounds, QUICK))[TORCH].spread
     # From here on numba's threads are there, too.
@@ -144,6 +148,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--block-sizes", type=_sizes, default=sizes, help=text, metavar="N,N,...")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"interleaved rounds (default: {FULL})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds instead of {FULL}")
+    text = "the tables that the kernels are held to, in place of the one by block size; sizes hold for all"
+    parser.add_argument("--suite", choices=[*bench_suites.SUITES, bench_suites.ALL], help=text)
+    text = "keep every sample in this file too, with the machine and the commit, as a recording"
+    parser.add_argument("--record", type=Path, metavar="FILE", help=text)
     text = "time the block manager instead, by pool size (--quick: the small pools only)"
     parser.add_argument("--manager", action="store_true", help=text)
     parser.add_argument("--chart", type=Path, metavar="FILE", help="with --manager: draw it, as an SVG file")
@@ -157,6 +165,10 @@ def command(args: argparse.Namespace) -> int:
     progress = _show_progress if sys.stderr.isatty() else None
     if args.chart and not args.manager:
         raise UsageError("--chart draws what --manager measures; give both")
+    if (args.suite or args.record) and (args.manager or args.ranks or args.ui):
+        raise UsageError("--suite and --record are for attention, not for --manager, --ranks or --ui")
+    if args.record and not args.record.parent.is_dir():
+        raise UsageError(f"--record {args.record}: there is no folder {args.record.parent}")
     if args.ui:
         return _bench_ui(args)
     if args.ranks:
@@ -181,13 +193,21 @@ def command(args: argparse.Namespace) -> int:
         settings = Settings(**chosen, rounds=rounds)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    result: Bench | bench_suites.Suite
     try:
-        result = run(settings, progress=progress)
+        if args.suite:
+            result = bench_suites.run(args.suite, settings, progress)
+        else:
+            result = run(settings, progress=progress)
     except (ImportError, ArithmeticError, CaseFailed) as error:
         print(f"{args.prog}: {error}; `pagedlab doctor` says more", file=sys.stderr)
         return 1
+    if args.record:
+        from pagedlab import recordings
+
+        recordings.record(result.comparisons).save(args.record)
     print(json.dumps(result.to_dict(), indent=2, allow_nan=False) if args.json else result)
-    return 130 if result.comparison.stopped else 0
+    return 130 if any(each.stopped for each in result.comparisons) else 0
 
 
 def _bench_ui(args: argparse.Namespace) -> int:

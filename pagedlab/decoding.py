@@ -19,7 +19,8 @@ a GPU a round can be one CUDA graph, which leaves the launches from Python out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -82,14 +83,17 @@ class Decode(Memory):
     >>> [timing.name for timing in result.timings], result.limit
     (['contiguous', 'paged 16', 'read'], 'read')
 
-    With `turns` a call serves so many batches, and on a GPU `graphs` makes each call one launch; both are of
-    the cases that are made from then on. `errors` are the largest absolute differences from float64.
+    On a CPU the work is done on `threads` threads. With `turns` a call serves so many batches; on a GPU
+    `graphs` makes it one launch, for the cases made from then on. `errors` are the largest absolute
+    differences from float64.
     """
 
-    def __init__(self, sizes: Sizes, seed: int = 0, *, graphs: bool = False, **memory: Any) -> None:
+    def __init__(
+        self, sizes: Sizes, seed: int = 0, *, threads: int = 1, graphs: bool = False, **memory: Any
+    ) -> None:
         """`memory` is as in `Memory`."""
         super().__init__(sizes, seed, **memory)
-        self.graphs = graphs and self.device == "cuda"
+        self.threads, self.graphs = threads, graphs and self.device == "cuda"
         self.errors: dict[str, float] = {}
 
     @cached_property
@@ -129,7 +133,10 @@ class Decode(Memory):
         """A framework's kernel over shuffled blocks, in memory as it likes it best."""
         blocks = [self.blocks(buffer, block_size, BY_HEAD) for buffer in (self.key, self.value)]
         table = self.table(block_size)
-        calls = [peer.call(self.query[part], *blocks, table[part], self.lengths[part]) for part in self.parts]
+        with _on_threads(self.threads):  # peers compile and plan for so many
+            calls = [
+                peer.call(self.query[part], *blocks, table[part], self.lengths[part]) for part in self.parts
+            ]
         lie = f"{peer.engine or BY_HEAD}, blocks {SHUFFLED}"
         return self._case(name or f"{peer.name} {block_size}", lie, calls, _gathered(blocks, table))
 
@@ -161,21 +168,17 @@ class Decode(Memory):
         rounds: int = FEWEST_ROUNDS,
         seed: int = 0,
         what: str = "",
-        threads: int = 1,
         should_stop: Callable[[], bool] | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Comparison:
         """Time such cases; the first is the baseline, the reader or the copier the limit.
 
-        On a CPU one thread does the work and its CPU time counts, so that a machine with other things to do
-        comes to the same ratios. Of several threads the time that passes counts.
+        On one thread of a CPU its CPU time counts, so that a machine with other things to do comes to the
+        same ratios. Of several threads the time that passes counts.
         """
-        import torch
-
         listed = list(cases)
-        threads_before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
+        several = self.device == "cpu" and self.threads > 1
+        with _on_threads(self.threads):
             found = timing.compare(
                 listed,
                 limit=next((case.name for case in listed if case.name in (READER, COPIER)), None),
@@ -184,12 +187,10 @@ class Decode(Memory):
                 repeats=rounds,
                 min_time=_FILL_S,
                 seed=seed,
-                clock=None if threads > 1 and self.device == "cpu" else clock_for(self.device),
+                clock=None if several else clock_for(self.device),
                 should_stop=should_stop,
                 progress=progress,
             )
-        finally:
-            torch.set_num_threads(threads_before)
         return _each(found, len(self.parts))
 
     def _ours(
@@ -215,7 +216,8 @@ class Decode(Memory):
         query, lengths = self.query[:_CHECKED].double(), self.lengths[:_CHECKED]
         key, value = (each[:_CHECKED].double() * (STEP if self.scales else 1) for each in rows)
         exact: Any = contiguous_attention(query, key, value, lengths, backend="reference")
-        answer = calls[0]()[:_CHECKED]
+        with _on_threads(self.threads):
+            answer = calls[0]()[:_CHECKED]
         error = float((answer - exact[: len(answer)]).abs().max())
         most = _TOLERANCE.get(str(self.query.dtype).removeprefix("torch."), 0.02)
         if not error <= most:
@@ -239,6 +241,18 @@ class Decode(Memory):
         with torch.cuda.graph(graph):
             call()
         return graph.replay
+
+
+@contextmanager
+def _on_threads(count: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _each(comparison: Comparison, turns: int) -> Comparison:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-from pagedlab import bench, cli, machine
+from pagedlab import bench, cli, machine, peers, recordings
 from pagedlab.bench_inputs import Settings
 from pagedlab.comparison import FEWEST_ROUNDS, TOO_FEW
 from pagedlab.decoding import Decode
@@ -124,6 +125,8 @@ def test_the_buffer_is_one_cache_whatever_the_number_of_block_sizes() -> None:
         (["--q-heads", "12"], "q_heads=12: must be a multiple of kv_heads=8"),
         (["--block-sizes", "16,0"], "block_sizes=[16, 0]"),
         (["--block-sizes", "16,16"], "block_sizes=[16, 16]"),
+        (["--suite", "decode", "--manager"], "--suite and --record are for attention"),
+        (["--record", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
         (["--threads", "100000"], "threads=100000: this process may use"),
         (["--seqs", "100000000"], "more than half of this machine's"),
     ],
@@ -133,3 +136,57 @@ def test_sizes_that_make_no_sense_are_one_line(arguments: list[str], message: st
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("pagedlab bench: ") and message in err and err.count("\n") == 1
+
+
+def test_a_suite_is_tables_with_the_ratios_that_they_are_for(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    slow = next(peer for peer in peers.all() if peer.name == "flex")
+    monkeypatch.setattr(peers, "all", lambda: (dataclasses.replace(slow, for_speed=True), absent))
+    absent = dataclasses.replace(slow, name="absent", missing="nobody installed it")
+    assert cli.main(["bench", *TINY, "--suite", "all", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    names = [[case["name"] for case in part["cases"]] for part in record["parts"]]
+    assert names == [
+        ["contiguous", "paged 16", "sdpa", "read"],
+        ["contiguous", "paged 16", "sdpa", "read"],
+        ["paged float32", "paged bfloat16", "paged int8", "sdpa float32", "sdpa bfloat16"],
+        ["paged 16", "flex 16"],
+    ]
+    assert [(asked["case"], asked["to"]) for part in record["parts"] for asked in part["asked"]] == [
+        ("paged 16", "sdpa"),
+        ("paged 16", "contiguous"),
+        ("contiguous", "read"),
+        ("paged 16", "read"),
+        ("paged int8", "paged float32"),
+        ("paged bfloat16", "sdpa bfloat16"),
+        ("flex 16", "paged 16"),
+    ]
+    assert "8 query and 2 KV heads" in record["parts"][0]["what"]
+    assert "2 query and 2 KV heads" in record["parts"][1]["what"]
+    assert record["parts"][3]["notes"] == ["absent: not here; nobody installed it"]
+    int8, fp32 = record["parts"][2]["cases"][2], record["parts"][2]["cases"][0]
+    assert 4 * int8["bytes_moved"] == fp32["bytes_moved"]
+
+
+def test_a_suite_reads_as_tables_and_is_kept_as_a_recording(tmp_path, capsys) -> None:
+    file = tmp_path / "here.json"
+    assert cli.main(["bench", *TINY, "--suite", "dtypes", "--record", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "paged int8 / paged float32: " in out and TOO_FEW in out
+    (kept,) = recordings.load(file).comparisons
+    assert [timing.name for timing in kept.timings][2] == "paged int8" and kept.rounds == 5
+    assert str(kept) in out
+
+
+def test_ctrl_c_keeps_the_tables_that_were_finished(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    seen = []
+
+    def interrupt(done: int, rounds: int) -> None:
+        seen.append(done)
+        if len(seen) == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "_show_progress", interrupt)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert cli.main(["bench", *TINY, "--suite", "all", "--json"]) == 130
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    assert [part["rounds"] for part in parts] == [5, 2]
