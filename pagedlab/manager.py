@@ -175,19 +175,22 @@ class BlockManager(Leaving):
         self._commit(events, self._pool.name, block, key)
         held.parent, held.num_tokens, held.ids = key, stop, ids
 
+    def _read(self, held: Held, tokens: Tokens) -> tuple[int, array[int] | None, list[bytes]]:
+        """How many tokens, the ids in the part-filled block after them, and keys of the blocks they fill."""
+        if held.ids is None:
+            return count_of(tokens), None, []
+        new, size = ids_of(tokens), self.block_size
+        ids = held.ids + new
+        if len(ids) < size:
+            return len(new), ids, []
+        keys = keys_of(held.parent, ids, size)
+        return len(new), ids[len(keys) * size :], keys
+
     def _grow(self, seq_id: SeqId, tokens: Tokens, lookahead: int) -> Growth:
         """`append`, the long way."""
         held, pool, size = self._get(seq_id, away=False), self._pool, self.block_size
-        blocks, start, ids, gone = held.blocks, held.num_tokens, held.ids, held.gone
-        keys: list[bytes] = []
-        if ids is None:
-            count = count_of(tokens)
-        else:
-            new_ids = ids_of(tokens)
-            count, ids = len(new_ids), ids + new_ids
-            if len(ids) >= size:
-                keys = keys_of(held.parent, ids, size)
-                ids = ids[len(keys) * size :]
+        blocks, start, gone = held.blocks, held.num_tokens, held.gone
+        count, ids, keys = self._read(held, tokens)
         stop, index, had = start + count, start // size, len(blocks)
         # Only a part-filled block is written again. A fork leaves blocks held ahead behind, so
         # none but the last block with tokens can be shared and written.
