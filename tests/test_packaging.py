@@ -3,15 +3,21 @@ clone."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+
+from pagedlab.lab import FIRST_LESSON, MANIFEST, WRITTEN
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = (
@@ -106,29 +112,105 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def delivered() -> set[str]:
+    """Every file of the tree that belongs in a wheel, by its name there."""
+    homes = {
+        "pagedlab": ROOT / "pagedlab",
+        "pagedlab/_lessons": ROOT / "lessons",
+        "pagedlab_kernels": ROOT / "kernels/pagedlab_kernels",
+        "pagedlab_widgets": ROOT / "widgets/pagedlab_widgets",
+    }
+    own = {*WRITTEN, "package.json"}  # what lessons write, and a note to node that these are modules
+    return {
+        f"{name}/{path.relative_to(home).as_posix()}"
+        for name, home in homes.items()
+        for path in home.rglob("*")
+        if path.is_file()
+        and path.name not in own
+        and not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)
+        and path.suffix not in (".nbi", ".nbc")
+    }
+
+
 @pytest.mark.slow
-def test_a_wheel_carries_three_packages_the_lessons_and_the_widgets_files(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"pagedlab/__init__.py", "pagedlab_kernels/__init__.py", "pagedlab_widgets/__init__.py"} <= names
-    assert LESSONS and {f"pagedlab/_lessons/{name}" for name in LESSONS} <= names
+def test_a_wheel_carries_every_file_of_the_house_and_nothing_else(wheel: Path) -> None:
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == delivered()
+    assert {"pagedlab/_lessons/glossary.md", *(f"pagedlab/_lessons/{name}" for name in LESSONS)} <= names
     assert STATIC and {f"pagedlab_widgets/static/{name}" for name in STATIC} <= names
-    shipped = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "pagedlab/data").rglob("*") if path.is_file()
-    }
-    assert shipped <= names
-    tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {
-        "pagedlab",
-        "pagedlab_kernels",
-        "pagedlab_widgets",
-    }
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where pip put the wheel; what it depends on is this environment's."""
+    folder = tmp_path_factory.mktemp("installed") / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", str(folder), str(wheel)], check=True, capture_output=True)
+    return folder
 
 
 @pytest.mark.slow
-def test_an_unpacked_wheel_works_far_from_the_clone(wheel: Path, tmp_path: Path, run_python) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+def test_an_installed_wheel_works_far_from_the_clone(installed: Path, tmp_path: Path, run_python) -> None:
     elsewhere = tmp_path / "some where"
     elsewhere.mkdir()
-    ran = run_python("-m", "pagedlab", "lab", "--copy-only", cwd=elsewhere, PYTHONPATH=str(tmp_path / "site"))
+    here = {"cwd": elsewhere, "PYTHONPATH": str(installed)}
+    ran = run_python("-c", "import pagedlab; print(pagedlab.__file__)", **here)
+    assert Path(ran.stdout.strip()).is_relative_to(installed), ran.stderr
+    ran = run_python("-m", "pagedlab", "lab", "--copy-only", **here)
     assert ran.returncode == 0, ran.stderr
-    assert sorted(path.name for path in (elsewhere / "pagedlab-lessons").glob("*.ipynb")) == LESSONS
+    copied = {path.name for path in (elsewhere / "pagedlab-lessons").iterdir()}
+    assert copied == {*LESSONS, "glossary.md", MANIFEST}
+    pytest.importorskip("torch")
+    ran = run_python("-m", "pagedlab", "doctor", "--json", **here)
+    checks = {check["topic"]: check for check in json.loads(ran.stdout)["checks"]}
+    assert checks["lessons"]["status"] == checks["widgets"]["status"] == "ok", ran.stdout
+    assert str(installed) in checks["lessons"]["found"]
+
+
+@pytest.mark.slow
+def test_nothing_is_needed_of_a_home_that_cannot_be_written(
+    installed: Path, tmp_path: Path, run_python
+) -> None:
+    """A home below a file: root, too, can make no folder there."""
+    (tmp_path / "a file").touch()
+    home = str(tmp_path / "a file" / "home")
+    here = {"PYTHONPATH": str(installed), "HOME": home, "USERPROFILE": home, "XDG_CACHE_HOME": home}
+    for module in ("torch", "numba"):
+        pytest.importorskip(module)
+    ran = run_python("-m", "pagedlab", "doctor", "--json", **here)
+    checks = {check["topic"]: check for check in json.loads(ran.stdout)["checks"]}
+    assert checks["folders"]["status"] == "limited" and home in checks["folders"]["found"]
+    assert "answers as the reference does" in checks["cpu kernel"]["found"], ran.stdout
+    assert run_python("-m", "pagedlab", "lab", "--copy-only", **here).returncode == 0
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_serves_its_lessons(
+    installed: Path, tmp_path: Path, child_environment: dict[str, str]
+) -> None:
+    pytest.importorskip("jupyterlab")
+    folder, runtime = tmp_path / "mine", tmp_path / "runtime"
+    environment = {**child_environment, "PYTHONPATH": str(installed), "JUPYTER_RUNTIME_DIR": str(runtime)}
+    start = [sys.executable, "-m", "pagedlab", "lab", str(folder), "--no-browser", "--port", "0"]
+    with subprocess.Popen(
+        start, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            at = running_server(server, runtime)
+            with urlopen(f"{at['url']}api/contents/{FIRST_LESSON}?token={at['token']}") as answer:
+                assert json.load(answer)["type"] == "notebook"
+        finally:
+            server.terminate()
+
+
+def running_server(process: subprocess.Popen[str], runtime: Path) -> dict[str, str]:
+    """What the server wrote about itself, once it answers."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        for file in runtime.glob("jpserver-*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                at = json.loads(file.read_text())
+                urlopen(f"{at['url']}api?token={at['token']}").close()
+                return at
+        time.sleep(0.05)
+    raise AssertionError(f"no server: exit code {process.poll()}")
