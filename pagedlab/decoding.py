@@ -101,19 +101,21 @@ class Decode(Memory):
         """The backend that is timed."""
         return kernel_for(self.device)
 
-    def twin(self, layout: str = HND, name: str = TWIN) -> Case:
-        """Attention over one contiguous piece a sequence."""
+    def twin(self, layout: str = HND, name: str = TWIN, **options: Any) -> Case:
+        """Attention over one contiguous piece a sequence; `options` go to the kernel."""
         rows = self.rows(layout)
         batches = [(*(each[part] for each in rows), self.lengths[part]) for part in self.parts]
-        return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, rows)
+        return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, rows, options)
 
-    def paged(self, block_size: int, order: str = SHUFFLED, layout: str = HND, name: str = "") -> Case:
+    def paged(
+        self, block_size: int, order: str = SHUFFLED, layout: str = HND, name: str = "", **options: Any
+    ) -> Case:
         """Attention over blocks of `block_size` tokens that lie in such an order."""
         blocks = [self.blocks(buffer, block_size, layout) for buffer in (self.key, self.value)]
         table = self.table(block_size, order)
         batches = [(*blocks, table[part], self.lengths[part]) for part in self.parts]
         name, lie = name or f"paged {block_size}", f"{layout}, blocks {order}"
-        return self._ours(name, lie, paged_attention, batches, _gathered(blocks, table))
+        return self._ours(name, lie, paged_attention, batches, _gathered(blocks, table), options)
 
     def sdpa(self, name: str = TORCH) -> Case:
         """torch's attention, with the query heads of a group as rows of one query: its fastest way here."""
@@ -200,10 +202,11 @@ class Decode(Memory):
         attend: Callable[..., Any],
         batches: list[tuple[Tensor, ...]],
         rows: list[Tensor],
+        options: dict[str, Any],
     ) -> Case:
-        calls = []
+        calls, options = [], self.scales | options
         for part, batch in zip(self.parts, batches, strict=True):
-            call = partial(attend, self.query[part], *batch, backend=self.kernel, **self.scales)
+            call = partial(attend, self.query[part], *batch, backend=self.kernel, **options)
             call()  # checked once; timed without
             calls.append(partial(call, check=False))
         return self._case(name, layout, calls, rows)

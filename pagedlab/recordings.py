@@ -86,8 +86,9 @@ class Recording:
         part.replace(target)
 
     def __str__(self) -> str:
-        word = "recorded" if self.kind == MEASURED else self.kind
-        lines = [f"{word} {self.date} on {self.device}, commit {self.commit[:12] or 'unknown'}"]
+        if self.kind == DRY_RUN:
+            return f"dry run {self.date}: its times mean nothing"
+        lines = [f"recorded {self.date} on {self.device}, commit {self.commit[:12] or 'unknown'}"]
         if self.tests:
             lines.append(f"tests there: {self.tests['summary']}")
         return "\n\n".join(["\n".join([*lines, *self.notes]), *map(str, self.comparisons)])

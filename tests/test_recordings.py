@@ -51,7 +51,9 @@ def test_rows_bear_the_word_recorded_and_the_device(tmp_path):
     assert all(row["q1_s"] <= row["median_s"] <= row["q3_s"] for row in rows)
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert str(made).startswith("recorded 20") and "paged 16" in str(made)
-    assert {row["word"] for row in record([measured()], kind=DRY_RUN).rows()} == {"dry run"}
+    dry = record([measured()], kind=DRY_RUN)
+    assert {row["word"] for row in dry.rows()} == {"dry run"}
+    assert str(dry) == f"dry run {dry.date}: its times mean nothing"
 
 
 def test_a_comparison_without_a_round_can_be_kept(tmp_path):
