@@ -75,7 +75,7 @@ def named(name: str) -> Gpu:
     >>> named("h100")
     Traceback (most recent call last):
     ...
-    KeyError: "no GPU 'h100' here; near: h100-sxm, h200-sxm, a100-80gb"
+    KeyError: "no GPU 'h100' here; near: h100-sxm, h200-sxm, b200"
     """
     try:
         return _GPUS[name.lower()]
