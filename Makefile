@@ -1,6 +1,7 @@
 # make lab    a virtual environment, the package, JupyterLab on the first lesson
 # make test   the same environment with the tools of [dev], then everything that can be checked
-# make lint   style and types only
+# make lint   style, spelling and types only
+# make test-latest   the tests again with the newest release of everything, in an environment of its own
 # make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
 # PYTHON chooses the interpreter of a new environment: make lab PYTHON=python3.12
@@ -9,6 +10,7 @@
 PYTHON ?= python3
 JOBS ?= auto
 VENV := .venv
+LATEST := $(VENV)/latest
 VLLM := $(VENV)/vllm
 VLLM_VERSION := 0.32.0
 # What checks the JavaScript: its types, and the pages' accessibility.
@@ -27,7 +29,7 @@ endif
 PY := $(BIN)/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser test-vllm clean
+.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser test-latest test-vllm clean
 .DEFAULT_GOAL := lab
 # Two stages at once would slow each other's browser and kernels down.
 .NOTPARALLEL:
@@ -41,9 +43,10 @@ test: lint test-python test-lessons test-browser
 lint: lint-style lint-types
 
 lint-style: $(DEV)
-	@echo "== style"
+	@echo "== style and spelling"
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check --quiet .
+	$(BIN)/codespell *.md *.cff lessons pagedlab kernels widgets tests
 
 lint-types: $(DEV) $(NODE)
 	@echo "== types: Python, then JavaScript"
@@ -62,6 +65,13 @@ test-lessons: $(DEV)
 test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
 	$(PY) -m pytest -m browser tests
+
+# Not part of `make test`: what was released since constraints.txt was written may fail it, and that is the news.
+test-latest:
+	$(PYTHON) -m venv $(LATEST)
+	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[dev]'
+	$(LATEST)/bin/python -m pip list --disable-pip-version-check | grep -E '^(torch|triton|numba|jupyterlab) '
+	$(LATEST)/bin/python -m pytest -m "not browser" -n $(JOBS) --dist loadfile
 
 # Not part of `make test`: it installs 2 GB, and it checks names inside vLLM that belong to one version.
 test-vllm: $(VLLM)/.installed-$(VLLM_VERSION)

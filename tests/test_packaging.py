@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from pagedlab.lab import FIRST_LESSON, MANIFEST, WRITTEN
+from pagedlab import __version__
+from pagedlab.lab import FIRST_LESSON, MANIFEST, SETTINGS, WRITTEN
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = (
@@ -59,11 +61,6 @@ def test_the_library_finds_its_lessons_in_a_clone(run_python) -> None:
     assert ran.stdout.strip() == str(ROOT / "lessons"), ran.stderr
 
 
-def test_the_readme_shows_pictures_that_exist() -> None:
-    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text())
-    assert pictures and all((ROOT / picture).is_file() for picture in pictures)
-
-
 def test_every_folder_of_modules_is_delivered() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
@@ -82,32 +79,55 @@ def test_binder_installs_every_dependency_by_its_name_there() -> None:
     assert {"pytorch-cpu" if name == "torch" else name for name in wanted} <= given
 
 
-def test_every_dependency_has_a_tested_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = {}
+def pinned() -> dict[str, str]:
+    versions = {}
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             name, separator, version = line.partition("==")
             assert separator and version, f"constraints.txt: {line!r} is not NAME==VERSION"
             assert "+" not in version, f"constraints.txt: {line!r} names one build of a version"
-            pinned[name.lower().replace("_", "-")] = version
+            versions[name.lower().replace("_", "-")] = version
+    return versions
+
+
+def test_every_dependency_has_a_tested_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     names = {text.split(";")[0].split(">")[0].split("=")[0].strip().lower() for text in wanted}
-    assert names <= set(pinned)
+    assert names <= set(pinned())
+
+
+def test_what_looks_at_a_commit_has_the_tested_versions() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    hooks = dict(re.findall(r"repo: \S+/([\w-]+)\n +rev: v?(\S+)", text))
+    assert set(hooks) == {"ruff-pre-commit", "codespell", "nbstripout"}
+    assert (hooks["ruff-pre-commit"], hooks["codespell"]) == (pinned()["ruff"], pinned()["codespell"])
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest and newest[1] == __version__
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the tree, so that nothing is left behind in it."""
-    folder = tmp_path_factory.mktemp("wheel")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree to build from, so that nothing is left behind in it."""
+    pytest.importorskip("setuptools", minversion="77")
+    folder = tmp_path_factory.mktemp("clone")
     kept_out = shutil.ignore_patterns(
         ".git", ".venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache"
     )
     shutil.copytree(ROOT, folder / "tree", ignore=kept_out)
-    pytest.importorskip("setuptools", minversion="77")
+    return folder / "tree"
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     build += ["--wheel-dir", str(folder), "."]
-    subprocess.run(build, cwd=folder / "tree", check=True, capture_output=True, timeout=600)
+    subprocess.run(build, cwd=tree, check=True, capture_output=True, timeout=600)
     (built,) = folder.glob("pagedlab-*.whl")
     return built
 
@@ -159,7 +179,7 @@ def test_an_installed_wheel_works_far_from_the_clone(installed: Path, tmp_path: 
     ran = run_python("-m", "pagedlab", "lab", "--copy-only", **here)
     assert ran.returncode == 0, ran.stderr
     copied = {path.name for path in (elsewhere / "pagedlab-lessons").iterdir()}
-    assert copied == {*LESSONS, "glossary.md", MANIFEST}
+    assert copied == {*LESSONS, "glossary.md", "TEACHING.md", MANIFEST}
     pytest.importorskip("torch")
     ran = run_python("-m", "pagedlab", "doctor", "--json", **here)
     checks = {check["topic"]: check for check in json.loads(ran.stdout)["checks"]}
@@ -201,6 +221,32 @@ def test_an_installed_wheel_serves_its_lessons(
                 assert json.load(answer)["type"] == "notebook"
         finally:
             server.terminate()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Binder is a Linux machine")
+def test_binders_steps_install_copy_and_hand_over(
+    tree: Path, tmp_path: Path, child_environment: dict[str, str]
+) -> None:
+    """But for the environment and the network: pip builds with the tools that are here."""
+    site = tmp_path / "site"
+    environment = {
+        **child_environment,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(site),
+        **{"PIP_TARGET": str(site), "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"},
+    }
+
+    def step(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600)
+
+    built = step("binder/postBuild")
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (tree / "pagedlab-lessons" / FIRST_LESSON).is_file() and (site / "pagedlab").is_dir()
+    started = step("binder/start", "bash", "-c", 'echo "$JUPYTER_CONFIG_PATH"; exit 7')
+    assert started.returncode == 7, started.stderr
+    assert started.stdout.strip().split(":")[0].endswith(SETTINGS.relative_to(ROOT).as_posix())
+    assert (ROOT / "binder/start").read_text().rstrip().endswith('exec "$@"')
 
 
 def running_server(process: subprocess.Popen[str], runtime: Path) -> dict[str, str]:
