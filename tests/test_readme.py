@@ -23,8 +23,9 @@ LONG = ("bench", "export", "lab")
 """Commands of minutes, or without end, that have tests of their own: here they need only be spelled right."""
 
 
-def fenced(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def fenced(language: str, page: Path = PAGES[0]) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[list[str]]:
@@ -82,8 +83,10 @@ def test_its_commands_run(words: list[str], run_python: Callable[..., subprocess
     assert ran.stdout.strip()
 
 
-@pytest.mark.parametrize("code", fenced("python"))
-def test_its_python_runs(code: str, run_python: Callable[..., subprocess.CompletedProcess]) -> None:
+@pytest.mark.parametrize("code", [*fenced("python"), fenced("python", PAGES[-1])[0]])
+def test_the_python_of_readme_and_teachers_page_runs(
+    code: str, run_python: Callable[..., subprocess.CompletedProcess]
+) -> None:
     pytest.importorskip("anywidget")
     ran = run_python("-c", code)
     assert ran.returncode == 0, ran.stderr
