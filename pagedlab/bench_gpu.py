@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagedlab import _format, machine, recordings
+from pagedlab import _format, machine, peers, recordings
 from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison
 from pagedlab.decoding import Decode, Sizes, device
 from pagedlab.recordings import DRY_RUN, MEASURED, Recording
@@ -40,30 +40,35 @@ MOST_TURNS = 256
 
 @dataclass(frozen=True)
 class Point:
-    """One batch to time, in so many copies that take turns."""
+    """One batch to time, in so many copies that take turns; `peers` are frameworks' kernels beside ours."""
 
     sizes: Sizes
     blocks: tuple[int, ...]
     turns: int = 1
+    peers: tuple[str, ...] = ()
 
 
 def points() -> list[Point]:
-    """The grid, the most telling points first: 64 sequences of 8,192 tokens come with every block size."""
+    """The grid, the most telling points first: 64 sequences of 8,192 tokens come with every block size, and
+    with the peers."""
     cold = machine.beyond_caches()
     found = []
     for tokens in CONTEXTS:
         for dtype in DTYPES:
             for seqs in BATCHES:
                 sizes = Sizes(seqs, tokens, kv_heads=8, q_heads=32, dtype=dtype)
-                blocks = ALL_BLOCKS if (seqs, tokens, dtype) == (64, 8192, DTYPES[0]) else BLOCKS
                 turns = min(MOST_TURNS, -(-cold // sizes.bytes_read))
-                found.append(Point(sizes, blocks, turns))
+                point = Point(sizes, BLOCKS, turns)
+                if (seqs, tokens, dtype) == (64, 8192, DTYPES[0]):
+                    point = replace(point, blocks=ALL_BLOCKS, peers=("flex compiled",))
+                found.append(point)
     return found
 
 
 def dry_points() -> list[Point]:
     """Sizes that take seconds anywhere; the times mean nothing."""
-    return [Point(Sizes(2, 20, 1, 2, 16, dtype), (1, 16), turns=2) for dtype in DTYPES]
+    plan = [Point(Sizes(2, 20, 1, 2, 16, dtype), (1, 16), turns=2) for dtype in DTYPES]
+    return [replace(plan[0], peers=("flex",)), *plan[1:]]
 
 
 def run(
@@ -133,6 +138,8 @@ def _makers(decode: Decode, point: Point) -> Iterator[tuple[str, Callable[[], Ca
     decode.graphs = False
     name = f"paged {some}, launched"
     yield name, partial(decode.paged, some, name=name)
+    for peer in map(peers.get, point.peers):
+        yield peer.name, partial(decode.peer, peer, 16)
 
 
 def _parts(sizes: Sizes) -> int:

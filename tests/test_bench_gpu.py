@@ -45,8 +45,8 @@ def test_a_dry_run_times_every_case_and_writes_a_recording(tmp_path, capsys, no_
     for comparison, dtype in zip(kept.comparisons, DTYPES, strict=True):
         names = [timing.name for timing in comparison.timings]
         ours = ["contiguous", "paged 1", "paged 16", "contiguous, 2 parts", "paged 16, 2 parts"]
-        torchs = ["sdpa"] if dtype == "bfloat16" else []
-        assert names == [*ours, *torchs, "copy", "paged 16, launched"]
+        once, last = (["sdpa"], ["flex 16"]) if dtype == "bfloat16" else ([], [])
+        assert names == [*ours, *once, "copy", "paged 16, launched", *last]
         assert f"{dtype}, " in comparison.what and "2 turns" in comparison.what
         assert comparison.limit == "copy" and comparison.rounds == 2
         assert comparison["copy"].bytes_moved == 2 * comparison["paged 16"].bytes_moved

@@ -48,6 +48,14 @@ def test_compiled_flex_attention_gives_the_same_answer():
     batch.check(present("flex compiled"))
 
 
+@pytest.mark.gpu
+def test_compiled_flex_attention_gives_the_same_answer_on_a_gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    decode = Decode(Sizes(seqs=3, tokens=300, kv_heads=2, q_heads=8, dtype="bfloat16"))
+    assert decode.peer(present("flex compiled"), 16).name == "flex compiled 16"  # made only if it is right
+
+
 def test_vllm_gives_the_same_answer_in_its_own_layout():
     batch = Batch([5, 40, 64], block_size=32, heads=4, kv_heads=2, head_dim=32, scale=0.25, shuffled=True)
     batch.check(present("vllm"))
