@@ -6,7 +6,10 @@ A backend is a module with two functions: `refusal(call)` says why it cannot ser
 
 from __future__ import annotations
 
+import gc
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -67,6 +70,22 @@ def choose(name: str, call: AttentionCall) -> ModuleType:
     raise ValueError(f"backend={name!r}: {'; '.join(refusals)}")
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep Python's garbage collector from running: beside torch it is slow, and would run often.
+
+    Importing numba and loading a compiled kernel make some 100,000 objects that all stay. Looking again and
+    again for any that do not takes nearly half the time of a process's first call.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 @cache
 def _triton() -> Backend:
     try:
@@ -92,7 +111,8 @@ def _triton() -> Backend:
 @cache
 def _cpu() -> Backend:
     try:
-        from . import cpu  # noqa: F401
+        with collector_paused():
+            from . import cpu  # noqa: F401
     except Exception as error:
         return Backend("cpu", False, "cpu", "compiled for this CPU by numba", *_missing("numba", error))
     return Backend("cpu", True, "cpu", "compiled for this CPU by numba")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from . import cpu_kernels
+from .backends import collector_paused
 from .call import AttentionCall
 
 # What the kernel sees of each dtype: `cpu_kernels.widen` turns it into float32.
@@ -70,7 +71,7 @@ def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
         entries, rows = np.empty(0, np.int32), np.zeros(call.num_seqs, np.int64)
     read = call.key, call.value, call.key_scales, call.value_scales
     strides = np.array([each.stride()[:3] if each is not None else (0, 0, 0) for each in read])
-    with _threads() as threads:
+    with _threads() as threads, collector_paused():
         cpu_kernels.decode(
             query.numpy(), *map(_flat, read), strides, lengths, entries, rows, call.paged, call.block_size,
             call.reach, np.float32(call.softcap or 0), _deal(lengths, threads), out.numpy(), lse.numpy(),

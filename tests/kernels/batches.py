@@ -108,17 +108,20 @@ def batch(
     cache_dtype: torch.dtype | None = None,
     scales: tuple[float, float] | None = None,
     layout: str = "NHD",
+    num_blocks: int | None = None,
     seed: int = 0,
 ) -> Batch:
     """Random sequences of the given lengths; `heads` are query heads and KV heads.
 
     With `new`, the tokens of each sequence that are queries, it is a prefill. A quantised `cache_dtype` has
-    `scales` of K and V, or without them one for each token and head.
+    `scales` of K and V, or without them one for each token and head. With `num_blocks` the pool is so large
+    that its memory exists only where it is written to, and only blocks with tokens hold poison.
     """
     source = torch.Generator().manual_seed(seed)
     q_heads, kv_heads = heads
     counts = [-(-length // block_size) for length in lengths]
-    order = torch.randperm(sum(counts) + 3, generator=source).to(torch.int32)  # three blocks stay unused
+    pool = num_blocks or sum(counts) + 3  # three blocks stay unused
+    order = torch.randperm(pool, generator=source).to(torch.int32)
     longest, width = max(lengths, default=0), max(counts, default=0)
     block_tables = NOT_A_BLOCK.repeat(len(lengths), width)[:, :width]
     owned = list(order[: sum(counts)].split(counts))
@@ -127,7 +130,12 @@ def batch(
 
     paged, contiguous = [], []  # of K, then of V: the cache and its scales
     for number, dim in enumerate((head_dim, value_dim or head_dim)):
-        cache = _poisoned((len(order), block_size, kv_heads, dim), cache_dtype or dtype, layout)
+        cache = _poisoned(
+            (pool, block_size, kv_heads, dim),
+            cache_dtype or dtype,
+            layout,
+            num_blocks and order[: sum(counts)],
+        )
         rows = _poisoned((len(lengths), longest, kv_heads, dim), cache_dtype or dtype, "NHD")
         cache_scale: Any = None
         row_scale: Any = None
@@ -162,23 +170,26 @@ def batch(
     )  # fmt: skip
 
 
-def _poisoned(shape: Any, dtype: torch.dtype, layout: str) -> Tensor:
-    """Memory viewed as `[blocks, block_size, heads, ...]`, all NaN, or what int8 has that is worst."""
+def _poisoned(shape: Any, dtype: torch.dtype, layout: str, only: Tensor | None = None) -> Tensor:
+    """Memory viewed as `[blocks, block_size, heads, ...]`, all (or `only` those blocks) NaN; int8: 127."""
     stored = list(shape)
     if layout == "HND":
         stored[1:3] = stored[2], stored[1]
     memory = torch.empty(stored, dtype=dtype)
-    if dtype == torch.float8_e4m3fn:
-        memory.view(torch.uint8).fill_(0x7F)
+    worst, bits = {torch.float8_e4m3fn: (0x7F, torch.uint8), torch.int8: (127, dtype)}.get(
+        dtype, (torch.nan, dtype)
+    )
+    if only is None:
+        memory.view(bits).fill_(worst)
     else:
-        memory.fill_(127 if dtype == torch.int8 else torch.nan)
+        memory.view(bits)[only.long()] = worst
     return memory.transpose(1, 2) if layout == "HND" else memory
 
 
 def by_hand(
     batch: Batch, *, scale: float | None = None, window: int | None = None, softcap: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output and lse in float64 without torch: one token, one query head, one softmax at a time."""
+    """Output and lse in float64 without torch: one sequence and one query head at a time."""
     query = batch.query.double().numpy()
     keys, values = (
         (rows.double() if scales is None else dequantise(rows, scales).double()).numpy()
@@ -188,17 +199,19 @@ def by_hand(
     group = query.shape[1] // keys.shape[2]
     starts = range(len(query) + 1) if batch.query_starts is None else batch.query_starts.tolist()
     for seq, length in enumerate(batch.seq_lens.tolist()):
-        for token in range(starts[seq], starts[seq + 1]):
-            stop = length - starts[seq + 1] + token + 1
-            if stop <= 0:
-                continue
-            seen = slice(max(0, stop - (window or stop)), stop)
-            for head in range(query.shape[1]):
-                key, value = keys[seq, seen, head // group], values[seq, seen, head // group]
-                score = key @ query[token, head] * (scale or query.shape[2] ** -0.5)
-                score = softcap * np.tanh(score / softcap) if softcap else score
-                lse[token, head] = score.max() + np.log(np.exp(score - score.max()).sum())
-                out[token, head] = np.exp(score - lse[token, head]) @ value
+        stop = starts[seq + 1]
+        tokens = slice(max(starts[seq], stop - length), stop)  # those that see something
+        at = np.arange(tokens.start, stop)[:, None] - stop + length
+        distance = at - np.arange(length)
+        hidden = (distance < 0) | (distance >= (window or length + 1))
+        for head in range(query.shape[1] if length and tokens.start < stop else 0):
+            key, value = keys[seq, :length, head // group], values[seq, :length, head // group]
+            score = query[tokens, head] @ key.T * (scale or query.shape[2] ** -0.5)
+            score = softcap * np.tanh(score / softcap) if softcap else score
+            score[hidden] = -np.inf
+            top = score.max(1, keepdims=True)
+            lse[tokens, head] = (top + np.log(np.exp(score - top).sum(1, keepdims=True)))[:, 0]
+            out[tokens, head] = np.exp(score - lse[tokens, head, None]) @ value
     return out, lse
 
 

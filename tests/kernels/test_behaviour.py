@@ -9,7 +9,14 @@ import pytest
 import torch
 from batches import NOT_A_BLOCK, assert_close, batch, by_hand
 
-from pagedlab_kernels import CSRTable, contiguous_attention, paged_attention
+from pagedlab_kernels import (
+    CSRTable,
+    contiguous_attention,
+    copy_blocks,
+    paged_attention,
+    paged_prefill,
+    write_kv,
+)
 
 OPTIONS = [
     {"scale": 0.25},
@@ -234,10 +241,37 @@ def test_offsets_beyond_32_bits(backend):
         cache = torch.empty(2**25 + 2, 1, 1, 64, dtype=torch.float16)
     except RuntimeError as error:
         pytest.skip(f"no address space for a large cache: {error}")
-    cache[-1] = 3.0  # an offset cut to 32 bits would lead out of the cache
+    # An offset cut to 32 bits would lead out of the cache, or to its beginning.
+    three = torch.full((1, 1, 64), 3.0, dtype=torch.float16)
+    write_kv(three, three, cache, cache, [2**25])
+    copy_blocks([cache], [(2**25, 2**25 + 1)])
     table, length = torch.tensor([[2**25 + 1]], dtype=torch.int32), torch.tensor([1], dtype=torch.int32)
-    query = torch.ones(1, 1, 64, dtype=torch.float16)
-    assert (paged_attention(query, cache, cache, table, length, backend=backend) == 3).all()
+    assert (paged_attention(three / 3, cache, cache, table, length, backend=backend) == 3).all()
+    if backend != "cpu":
+        starts = torch.tensor([0, 1], dtype=torch.int32)
+        out = paged_prefill(three / 3, cache, cache, table, length, starts, backend=backend)
+        assert (out == 3).all()
+
+
+def test_one_latent_head_serves_all_queries_and_only_the_reference():
+    """Decode as multi-head latent attention has it: 576 numbers of one head, and V is the first 512 of K."""
+    case = batch([0, 1, 33, 70], heads=(16, 1), head_dim=576)
+    case = replace(case, value_cache=case.key_cache[..., :512], values=case.keys[..., :512])
+    found = case.paged(backend="reference", return_lse=True, scale=0.04)
+    assert found[0].shape == (4, 16, 512)
+    assert_close(found, tuple(map(torch.from_numpy, by_hand(case, scale=0.04))), torch.float32)
+    assert torch.equal(case.paged(scale=0.04), found[0])  # auto went on to the reference
+    with pytest.raises(ValueError, match="cpu cannot serve this call: .* the heads have 576 and 512 numbers"):
+        case.paged(backend="cpu")
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_triton_refuses_heads_that_are_unlike():
+    case = batch([33], head_dim=64, value_dim=32)
+    with pytest.raises(
+        ValueError, match="triton cannot serve this call: .* the heads have 64 and 32 numbers"
+    ):
+        case.paged(backend="triton")
 
 
 def test_defaults_of_torch_do_not_matter(backend):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from pagedlab_kernels import cpu
+from pagedlab_kernels import contiguous_attention, cpu
 
 CALL = """
 import torch
@@ -58,6 +59,17 @@ print("inside")
 """
     code = code.format(folder=str(Path(__file__).parent))
     assert says(code, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path)) == "inside"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collector_is_left_as_it_was(enabled):
+    values, lengths = torch.ones(1, 8, 1, 1), torch.tensor([8], dtype=torch.int32)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        contiguous_attention(torch.zeros(1, 1, 1), values, values, lengths, backend="cpu")
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_threads_of_torch_are_left_alone_and_followed(says):
