@@ -1,6 +1,7 @@
 # make lab    a virtual environment, the package, JupyterLab on the first lesson
 # make test   the same environment with the tools of [dev], then everything that can be checked
 # make lint   style, spelling and types only
+# make site   every lesson, the glossary and the claims' verdicts as a static site in site/
 # make test-latest   the tests again with the newest release of everything, in an environment of its own
 # make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
@@ -29,13 +30,16 @@ endif
 PY := $(BIN)/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: lab test lint lint-style lint-types test-python test-lessons test-browser test-latest test-vllm clean
+.PHONY: lab site test lint lint-style lint-types test-python test-lessons test-browser test-latest test-vllm clean
 .DEFAULT_GOAL := lab
 # Two stages at once would slow each other's browser and kernels down.
 .NOTPARALLEL:
 
 lab: $(LAB)
 	$(PY) -m pagedlab lab
+
+site: $(DEV)
+	$(PY) -m pagedlab site site
 
 test: lint test-python test-lessons test-browser
 	@echo "== everything passed"
