@@ -2,6 +2,7 @@
 # make test   the same environment with the tools of [dev], then everything that can be checked
 # make lint   style, spelling and types only
 # make site   every lesson, the glossary and the claims' verdicts as a static site in site/
+# make release-test   a wheel in a new environment far from the clone, Binder's steps, the site: gigabytes
 # make test-latest   the tests again with the newest release of everything, in an environment of its own
 # make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
@@ -12,6 +13,7 @@ PYTHON ?= python3
 JOBS ?= auto
 VENV := .venv
 LATEST := $(VENV)/latest
+RELEASE := $(VENV)/release
 VLLM := $(VENV)/vllm
 VLLM_VERSION := 0.32.0
 # What checks the JavaScript: its types, and the pages' accessibility.
@@ -30,7 +32,7 @@ endif
 PY := $(BIN)/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: lab site test lint lint-style lint-types test-python test-lessons test-browser test-latest test-vllm clean
+.PHONY: lab site test lint lint-style lint-types test-python test-lessons test-browser test-latest release-test test-vllm clean
 .DEFAULT_GOAL := lab
 # Two stages at once would slow each other's browser and kernels down.
 .NOTPARALLEL:
@@ -76,6 +78,15 @@ test-latest:
 	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[dev]'
 	$(LATEST)/bin/python -m pip list --disable-pip-version-check | grep -E '^(torch|triton|numba|jupyterlab) '
 	$(LATEST)/bin/python -m pytest -m "not browser" -n $(JOBS) --dist loadfile
+
+# Not part of `make test`: an environment from nothing. The script runs elsewhere, with what the wheel brought.
+release-test: $(DEV) $(NODE)
+	rm -rf $(RELEASE)
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir $(RELEASE)/wheel .
+	$(PYTHON) -m venv $(RELEASE)/venv
+	$(RELEASE)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(RELEASE)/wheel/*.whl playwright
+	$(RELEASE)/venv/bin/python tests/release/run_wheel.py
+	$(PY) -m pytest tests/test_packaging.py tests/test_readme.py tests/browser/test_site_page.py tests/browser/test_export_page.py
 
 # Not part of `make test`: it installs 2 GB, and it checks names inside vLLM that belong to one version.
 test-vllm: $(VLLM)/.installed-$(VLLM_VERSION)
