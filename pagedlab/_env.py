@@ -52,8 +52,3 @@ def prepare() -> None:
     # numba's OpenMP layer beside torch's once made torch 4 to 16 times slower: each started a pool inside the
     # other.
     os.environ.setdefault("OMP_MAX_ACTIVE_LEVELS", "1")
-
-
-def interpreting() -> bool:
-    """Whether Triton kernels of this process are interpreted (correct, never fast) rather than compiled."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")

@@ -13,8 +13,6 @@ from pagedlab.comparison import Comparison
 from pagedlab.published import Figure
 
 ARITHMETIC = "none, this is arithmetic"
-SIMULATION = "none, this is a simulation"
-
 
 Number = TypeVar("Number", "Measurement", "Line")
 
