@@ -21,6 +21,7 @@ import torch
 from pagedlab.cache import PagedKVCache
 from pagedlab.cost import QUERY_GROUP, Heads
 from pagedlab.errors import UnknownSequence
+from pagedlab.inputs import one_of
 from pagedlab.manager import BlockManager
 from pagedlab_kernels import contiguous_attention, paged_attention
 
@@ -72,9 +73,7 @@ class Branches:
     """
 
     def __init__(self, mode: str, num_blocks: int, block_size: int) -> None:
-        if mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-        self.mode, self.makes_copies, self.work = mode, True, Work()
+        self.mode, self.makes_copies, self.work = one_of(MODES, mode, "mode"), True, Work()
         self.ids: dict[str, list[int]] = {}
         self.manager = BlockManager(num_blocks, block_size, prefix_caching=mode == "append-only")
         self._cache = PagedKVCache(num_blocks, block_size, HEADS.kv_heads, HEADS.head_dim)

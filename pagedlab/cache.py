@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pagedlab.inputs import at_least, one_of
 from pagedlab.layouts import EngineLayout, as_layout
 from pagedlab_kernels import copy_blocks, dequantise, write_kv
 from pagedlab_kernels.checks import check_scale
@@ -63,12 +64,9 @@ class PagedKVCache:
             num_blocks=num_blocks, block_size=block_size, num_kv_heads=num_kv_heads, head_dim=head_dim
         )
         for name, size in sizes.items():
-            if _integer(size, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
-        if layout not in _LAYOUTS:
-            raise ValueError(f"layout must be one of {', '.join(_LAYOUTS)}, got {layout!r}")
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, got {dtype}")
+            at_least(1, size, name)
+        one_of(_LAYOUTS, layout, "layout")
+        one_of(_DTYPES, dtype, "dtype")
         self.num_blocks, self.block_size, self.layout = num_blocks, block_size, layout
         self.key, self.value = (self._pool(num_kv_heads, dtype, device, head_dim) for _ in "KV")
         self.k_scale, self.v_scale = (

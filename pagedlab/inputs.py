@@ -1,10 +1,10 @@
-"""What callers pass to a block manager: counts and token ids, checked before anything happens."""
+"""What callers pass: counts, token ids and names, checked before anything happens."""
 
 from __future__ import annotations
 
 import operator
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Tokens = int | Sequence[int]
@@ -48,3 +48,10 @@ def at_least(least: int, value: Any, name: str) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
+
+
+def one_of(known: Iterable[Any], value: Any, name: str) -> Any:
+    """`value`, which must be among those known. Raises `ValueError` that lists them."""
+    if value not in (known := tuple(known)):
+        raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, got {value!r}")
+    return value

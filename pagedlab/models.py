@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pagedlab.inputs import at_least, one_of
+
 _BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 
 
@@ -21,9 +23,7 @@ def element_bytes(dtype: str) -> float:
     >>> element_bytes("bf16"), element_bytes("int4")
     (2.0, 0.5)
     """
-    if dtype not in _BYTES:
-        raise ValueError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype!r}")
-    return _BYTES[dtype]
+    return _BYTES[one_of(_BYTES, dtype, "dtype")]
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ class ModelShape:
         >>> preset("llama-3.1-8b").on_rank(16).kv_bytes(1) * 16 / preset("llama-3.1-8b").kv_bytes(1)
         2.0
         """
-        if ranks < 1:
-            raise ValueError(f"ranks must be at least 1, got {ranks}")
-        if ranks == 1:
+        if at_least(1, ranks, "ranks") == 1:
             return self
         for heads in (group.kv_heads for group in self.layer_groups if group.kv_heads):
             if heads % ranks and ranks % heads:

@@ -22,6 +22,7 @@ from pagedlab.comparison import FEWEST_ROUNDS, WARM, Comparison
 from pagedlab.cost import AttentionCost, Cost, Outdated
 from pagedlab.decoding import HND, IN_ORDER, NHD, SCATTERED, SHUFFLED, Decode, Sizes
 from pagedlab.events import SeqId
+from pagedlab.inputs import one_of
 from pagedlab.table import padded_table
 from pagedlab.workloads import Workload
 
@@ -51,9 +52,8 @@ class Setting:
     order: str = SHUFFLED
 
     def __post_init__(self) -> None:
-        for name, known in (("layout", LAYOUTS), ("order", ORDERS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        one_of(LAYOUTS, self.layout, "layout")
+        one_of(ORDERS, self.order, "order")
         if self.context < 1 or self.batch < 1 or self.tokens > MOST_TOKENS:
             raise ValueError(
                 f"{self.batch:,} sequences of {self.context:,} tokens are {self.tokens:,}: "

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pagedlab.contiguous import Placement
 from pagedlab.extents import Buddy, FirstFit, NoHoles, power_of_two_from
-from pagedlab.inputs import at_least
+from pagedlab.inputs import at_least, one_of
 from pagedlab.manager import BlockManager
 from pagedlab.memory import ContiguousMemory, Memory, PagedMemory, Piece
 from pagedlab.models import ModelShape, element_bytes
@@ -115,8 +115,7 @@ def memory_for(
         if size > num_slots:
             raise ValueError(f"{name} must be 1 to num_slots ({num_slots}), got {size}")
         return _growing(workload, num_slots // size, size, rules, record)
-    if policy not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+    one_of(POLICIES, policy, "policy")
     if record and not rules.holes:
         raise ValueError("memory without holes has no addresses to record: pass record=False")
     placement, piece = _PIECES[policy] if policy in _PIECES else _reserve(workload, rules)

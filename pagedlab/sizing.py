@@ -95,8 +95,7 @@ class Capacity:
         A layer with a window holds the blocks that the window touches: one more than its length says
         when it straddles a boundary.
         """
-        if tokens < 1:
-            raise ValueError(f"tokens must be at least 1, got {tokens}")
+        at_least(1, tokens, "tokens")
         total = 0
         for group in self.shape.layer_groups:
             held = -(-tokens // self.block_size)

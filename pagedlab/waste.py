@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pagedlab.inputs import at_least
 from pagedlab.usage import Waste
 from pagedlab.workloads import Workload
 
@@ -46,8 +47,7 @@ def paged(workload: Workload, block_size: int) -> Footprint:
     >>> footprint.held, footprint.stored, footprint.waste
     (14, 12, Waste(reserved=0, internal=2, external=0))
     """
-    if block_size < 1:
-        raise ValueError(f"block_size must be at least 1, got {block_size}")
+    at_least(1, block_size, "block_size")
 
     def held_up_to(tokens: np.ndarray) -> np.ndarray:
         """Blocks held at 1, 2, ... `tokens` tokens, added up."""
@@ -92,8 +92,7 @@ def virtual(workload: Workload, granule: int) -> Footprint:
 
     The same figures as blocks of that size. Source: vAttention (Prabhu et al., ASPLOS 2025).
     """
-    if granule < 1:
-        raise ValueError(f"granule must be at least 1 token, got {granule}")
+    at_least(1, granule, "granule")
     return replace(paged(workload, granule), policy=f"virtual memory, granules of {granule}")
 
 

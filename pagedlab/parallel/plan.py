@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from pagedlab import workloads
+from pagedlab.inputs import at_least, one_of
 from pagedlab.parallel.schedules import RandomSchedule, ServingSchedule
 from pagedlab.parallel.shards import shard
 from pagedlab.parallel.tables import Step
@@ -44,7 +45,7 @@ class Fault:
     seconds: float = 2.0
 
     def __post_init__(self) -> None:
-        _one_of("fault", self.kind, FAULTS)
+        one_of(FAULTS, self.kind, "fault")
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("ranks", "steps", "num_blocks", "block_size", "max_seqs", "head_dim", "compare_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        _one_of("method", self.method, METHODS)
-        _one_of("dtype", self.dtype, DTYPES)
-        _one_of("transport", self.transport, TRANSPORTS)
+            at_least(1, getattr(self, name), name)
+        one_of(METHODS, self.method, "method")
+        one_of(DTYPES, self.dtype, "dtype")
+        one_of(TRANSPORTS, self.transport, "transport")
         for rank in range(self.ranks):
             shard(rank, self.ranks, self.q_heads, self.kv_heads)
         if self.fault is not None:
@@ -135,8 +135,3 @@ class Plan:
             raise ValueError(f"not a plan: {text[:80]!r}")
         fault: Any = data.pop("fault", None)
         return cls(**data, fault=Fault(**fault) if fault else None)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pagedlab.events import Event, PoolState
+from pagedlab.inputs import one_of
 
 MAX_BLOCKS = 16_384
 MAX_BLOCK_SIZE = 65_535
@@ -192,8 +193,7 @@ class TraceBuilder:
 
     def note(self, kind: str, owner: int, amount: int = 0) -> None:
         """Name what the writes that follow show: one of `KINDS` from "allocate" on, of `amount` tokens."""
-        if kind not in KINDS[3:]:
-            raise ValueError(f"kind must be one of {', '.join(KINDS[3:])}, not {kind!r}")
+        one_of(KINDS[3:], kind, "kind")
         self._flush()
         self._put("note", (_NUMBER[kind], owner, amount))
 
