@@ -61,5 +61,5 @@ def test_a_name_from_a_file_is_neither_markup_nor_mathematics():
 
 
 def test_a_choice_that_no_list_has_is_refused_with_those_that_are():
-    with pytest.raises(ValueError, match="GPU must be one of .*h100-sxm.* got 'abacus'"):
+    with pytest.raises(ValueError, match="gpu must be one of .*h100-sxm.* got 'abacus'"):
         AdviceView(SMALL, gpu="abacus")

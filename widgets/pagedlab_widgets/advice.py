@@ -14,8 +14,7 @@ from pagedlab.advice.engines import ENGINES
 from pagedlab.workloads import Workload
 
 from .bar_table import BarTable, Row, Segment
-from .controls import WorkloadChooser
-from .names import named
+from .controls import WorkloadChooser, choice_list, row
 
 RANKS = (1, 2, 4, 8, 16)
 
@@ -36,10 +35,10 @@ class AdviceView(ipywidgets.VBox):
     def __init__(self, workload: str | Path | Workload = "azure-conversation", **choices: Any) -> None:
         self.chooser = WorkloadChooser(workload)
         first = advice.Choice(**choices)
-        self.model = _list("Model", models.presets(), first.model)
-        self.gpu = _list("GPU", gpus.names(), first.gpu)
-        self.tp = _list("Ranks (TP)", RANKS, first.tp)
-        self.engine = _list("Engine", ENGINES, first.engine)
+        self.model = choice_list("model", models.presets(), first.model, "Model")
+        self.gpu = choice_list("gpu", gpus.names(), first.gpu, "GPU")
+        self.tp = choice_list("tp", RANKS, first.tp, "Ranks (TP)")
+        self.engine = choice_list("engine", ENGINES, first.engine, "Engine")
         self._choices = choices
         self.message = ipywidgets.HTML()
         kinds = {part: part for part in PARTS}
@@ -47,8 +46,7 @@ class AdviceView(ipywidgets.VBox):
         self.findings, self.settings = ipywidgets.HTML(), ipywidgets.HTML()
         self.advice: advice.Advice | None = None
         lists = [self.model, self.gpu, self.tp, self.engine]
-        controls = ipywidgets.HBox(lists, layout={"flex_flow": "row wrap"})
-        super().__init__([self.chooser, controls, self.message, self.costs, self.settings, self.findings])
+        super().__init__([self.chooser, row(*lists), self.message, self.costs, self.settings, self.findings])
         self.chooser.observe(lambda _: self._advise(), "chosen")
         for control in lists:
             control.observe(lambda _: self._advise(), "value")
@@ -84,10 +82,3 @@ def _row(shown: advice.Advice, cost: Any) -> Row:
         Segment(part, value or 0.0, "not known" if value is None else None) for part, value in parts.items()
     )
     return Row(f"blocks of {cost.block_size}", segments, note)
-
-
-def _list(name: str, options: Any, value: Any) -> ipywidgets.Dropdown:
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
-    style = {"description_width": "initial"}
-    return named(ipywidgets.Dropdown(options=options, value=value, description=name, style=style), name)

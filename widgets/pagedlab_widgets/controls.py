@@ -14,6 +14,7 @@ import ipywidgets
 import traitlets as t
 
 from pagedlab import _format, workloads
+from pagedlab.inputs import one_of
 from pagedlab.overhead import BLOCK_SIZES
 from pagedlab.workloads import Workload
 
@@ -21,6 +22,7 @@ from .names import named
 from .upload import Upload
 
 POOLS = tuple(2**k for k in range(12, 19))  # 4,096 to 262,144 slots
+WRAP = {"flex_flow": "row wrap"}
 _WIDE: dict[str, Any] = {"style": {"description_width": "initial"}, "layout": {"width": "310px"}}
 
 
@@ -28,21 +30,27 @@ def choice_slider(
     name: str, options: Sequence[int], value: int, description: str, spoken: str
 ) -> ipywidgets.SelectionSlider:
     """A slider over some whole numbers, called `spoken`; ValueError for a value that is none of them."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
+    one_of(options, value, name)
     shown = [(f"{option:,}", option) for option in options]
     slider = ipywidgets.SelectionSlider(options=shown, value=value, description=description, **_WIDE)
     return named(slider, spoken)
 
 
 def choice_list(
-    name: str, options: Sequence[Any], value: Any, description: str, spoken: str
+    name: str, options: Sequence[Any], value: Any, description: str, spoken: str = ""
 ) -> ipywidgets.Dropdown:
-    """A drop-down of some texts, or of (text, value) pairs; ValueError for a value that is none of them."""
-    values = [option[1] if isinstance(option, tuple) else option for option in options]
-    if value not in values:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, values))}, got {value!r}")
-    return named(ipywidgets.Dropdown(options=options, value=value, description=description, **_WIDE), spoken)
+    """A drop-down of some texts, or of (text, value) pairs, called `spoken`, or as it is described.
+
+    ValueError for a value that is none of them.
+    """
+    one_of((option[1] if isinstance(option, tuple) else option for option in options), value, name)
+    chooser = ipywidgets.Dropdown(options=options, value=value, description=description, **_WIDE)
+    return named(chooser, spoken or description)
+
+
+def row(*children: ipywidgets.Widget) -> ipywidgets.HBox:
+    """Side by side, and below each other where the page is narrow."""
+    return ipywidgets.HBox(children, layout=WRAP)
 
 
 def block_size_slider(value: int) -> ipywidgets.SelectionSlider:
@@ -101,7 +109,7 @@ class WorkloadChooser(ipywidgets.HBox):
             "Your trace (.csv)", take=self.take, refuse=self.say, accept=".csv,.jsonl,.json,.txt"
         )
         self.message = ipywidgets.HTML()
-        super().__init__([self.names, self.file, self.message], layout={"flex_flow": "row wrap"})
+        super().__init__([self.names, self.file, self.message], layout=WRAP)
         self.names.observe(self._choose, "value")
 
     def _options(self) -> list[str]:

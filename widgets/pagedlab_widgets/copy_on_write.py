@@ -24,7 +24,7 @@ from pagedlab.models import preset
 
 from .bar_table import BarTable, Row, Segment
 from .block_map import BlockMap
-from .controls import choice_list, choice_slider
+from .controls import choice_list, choice_slider, row
 from .encode import paged_trace
 from .names import named
 
@@ -47,7 +47,7 @@ class _Line:
             _button(f"Fork {seq}", lambda: lab.fork(seq), "70px"),
             _button(f"Finish {seq}", lambda: lab.finish(seq), "80px"),
         ]
-        self.box = ipywidgets.HBox([*buttons, self.text], layout={"flex_flow": "row wrap"})
+        self.box = row(*buttons, self.text)
 
     def close(self) -> None:
         """Take it off the screen and out of the kernel."""
@@ -93,7 +93,6 @@ class CopyOnWriteLab(ipywidgets.VBox):
             control.observe(lambda _: self.start_over(), "value")
         self.mode.observe(lambda _: self._show(), "value")
         self.makes_copies.observe(lambda _: self.start_over(), "value")
-        wrap = {"flex_flow": "row wrap"}
         together = [
             _button("Append to all", self.append_all),
             _button("Sample 3 more", self.sample),
@@ -102,8 +101,8 @@ class CopyOnWriteLab(ipywidgets.VBox):
         ]
         super().__init__(
             [
-                ipywidgets.HBox([self.mode, self.block_size, self.prompt, self.makes_copies], layout=wrap),
-                ipywidgets.HBox(together, layout=wrap),
+                row(self.mode, self.block_size, self.prompt, self.makes_copies),
+                row(*together),
                 self.rows,
                 self.message,
                 self.map,

@@ -29,7 +29,7 @@ from pagedlab.workloads import Workload
 from .bar_table import BarTable, Row, Segment
 from .block_map import BlockMap
 from .chart import Axis, Line, LineChart
-from .controls import WorkloadChooser, block_size_slider, pool_slider, roomy_pool, spread_slider
+from .controls import WorkloadChooser, block_size_slider, pool_slider, roomy_pool, row, spread_slider
 from .measuring import Measuring, TablesShown, draw_cost
 from .played import CELL, LABELS, POOL_KINDS, Played, explained, play_contiguous, play_paged, simulated
 from .trace import MAX_BLOCKS
@@ -94,11 +94,10 @@ class FragmentationExplorer(ipywidgets.VBox):
         self._redraw_all()
         self.map.frame = self.map.frames // 2
         self._observe()
-        row = {"flex_flow": "row wrap"}
         super().__init__(
             [
                 self.chooser,
-                ipywidgets.HBox([self.block_size, self.pool, self.spread], layout=row),
+                row(self.block_size, self.pool, self.spread),
                 self.waste,
                 self.map,
                 self.running,
@@ -106,7 +105,7 @@ class FragmentationExplorer(ipywidgets.VBox):
                 self.moment,
                 self.holders,
                 self.cost,
-                ipywidgets.HBox([self.measure_again, self._measuring.activity], layout=row),
+                row(self.measure_again, self._measuring.activity),
                 self.pool_use,
             ]
         )

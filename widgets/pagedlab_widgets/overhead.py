@@ -23,7 +23,7 @@ from pagedlab.workloads import Workload
 
 from .bar_table import BarTable
 from .chart import Axis, Line, LineChart, Wall
-from .controls import WorkloadChooser, block_size_slider, choice_list, choice_slider
+from .controls import WorkloadChooser, block_size_slider, choice_list, choice_slider, row
 from .measuring import Measuring, conditions, reading, timing_rows
 
 CONTEXTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -76,16 +76,15 @@ class OverheadExplorer(ipywidgets.VBox):
         self._sweep = Measuring(self.costs, overhead.sweep, self._asked_for_all, self._draw_sweep)
         self._measures = measure
         self._swept: Swept | None = None
-        wrap = {"flex_flow": "row wrap"}
         settings = [self.context, self.batch, self.block_size, self.layout_list, self.order]
         super().__init__(
             [
-                ipywidgets.HBox(settings, layout=wrap),
+                row(*settings),
                 self.cost,
-                ipywidgets.HBox([self.measure_again, self._step.activity], layout=wrap),
+                row(self.measure_again, self._step.activity),
                 self.chooser,
                 self.costs,
-                ipywidgets.HBox([self.every_size, self._sweep.activity], layout=wrap),
+                row(self.every_size, self._sweep.activity),
             ]
         )
         for control in settings:

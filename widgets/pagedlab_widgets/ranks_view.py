@@ -18,6 +18,7 @@ from pagedlab.parallel.cost import run_cost
 from pagedlab.parallel.plan import FAULTS_OF_DELIVERY
 
 from .assets import script, style
+from .controls import choice_list, row
 from .names import named
 
 NONE = "none"
@@ -61,10 +62,10 @@ class RanksView(ipywidgets.VBox):
         self._ranks: Ranks | None = None
         self._busy = threading.Lock()
         fault = self._plan.fault
-        self._choose_ranks = _choice("Ranks", (1, 2, 3, 4), self._plan.ranks)
-        self._choose_heads = _choice("KV heads", (1, 2, 4, 8), self._plan.kv_heads)
-        self._choose_method = _choice("Kept in step by", METHODS, self._plan.method)
-        self._choose_fault = _choice("Fault", (NONE, *FAULTS), fault.kind if fault else NONE)
+        self._choose_ranks = choice_list("ranks", (1, 2, 3, 4), self._plan.ranks, "Ranks")
+        self._choose_heads = choice_list("kv_heads", (1, 2, 4, 8), self._plan.kv_heads, "KV heads")
+        self._choose_method = choice_list("method", METHODS, self._plan.method, "Kept in step by")
+        self._choose_fault = choice_list("fault", (NONE, *FAULTS), fault.kind if fault else NONE, "Fault")
         checks = ipywidgets.Checkbox(value=self._plan.detect, description="Checks on", indent=False)
         self._checks = named(checks, "Number and digest of every update are checked")
         self.start_button = ipywidgets.Button(description="Run", icon="play")
@@ -72,8 +73,8 @@ class RanksView(ipywidgets.VBox):
         self.start_button.on_click(lambda _: self.start())
         self.stop_button.on_click(lambda _: self.stop())
         controls = (self._choose_ranks, self._choose_heads, self._choose_method, self._choose_fault)
-        row = ipywidgets.HBox([*controls, self._checks], layout={"flex_flow": "row wrap"})
-        super().__init__([row, ipywidgets.HBox([self.start_button, self.stop_button]), self.picture])
+        buttons = ipywidgets.HBox([self.start_button, self.stop_button])
+        super().__init__([row(*controls, self._checks), buttons, self.picture])
 
     @property
     def plan(self) -> Plan:
@@ -158,14 +159,6 @@ class RanksView(ipywidgets.VBox):
             elif ending is not None:
                 self.picture.summary = _summary(outcome) if ending.complete else ""
                 self.picture.frame = _where_tables_part(self.picture.frames)
-
-
-def _choice(name: str, options: tuple[Any, ...], value: Any) -> ipywidgets.Dropdown:
-    layout = {"width": "230px"}
-    style = {"description_width": "initial"}
-    return named(
-        ipywidgets.Dropdown(options=options, value=value, description=name, layout=layout, style=style), name
-    )
 
 
 def _whose(kind: str, ranks: int) -> int:

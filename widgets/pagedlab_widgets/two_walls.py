@@ -19,7 +19,7 @@ from pagedlab.walls import LATENT, Walls, with_heads, with_window
 
 from .bar_table import BarTable, Row, Segment
 from .chart import Axis, Line, LineChart, Wall
-from .controls import choice_list, choice_slider
+from .controls import choice_list, choice_slider, row
 
 MIXTURES = ("qwen3-235b-a22b", "deepseek-v2", "deepseek-v3", "gpt-oss-120b")
 """Models that read only some of their weights in a step: the curve here would be theirs for no batch."""
@@ -60,10 +60,10 @@ class TwoWalls(ipywidgets.VBox):
         longest: int = 8192,
     ) -> None:
         titles = [(gpus.named(name).title, name) for name in gpus.names()]
-        self.model = choice_list("model", MODELS, model, "Model", "Model")
-        self.gpu = choice_list("gpu", titles, gpu, "GPU", "GPU")
+        self.model = choice_list("model", MODELS, model, "Model")
+        self.gpu = choice_list("gpu", titles, gpu, "GPU")
         self.ranks = choice_list("ranks", (1, 2, 4, 8), ranks, "GPUs (ranks)", "GPUs that share the model")
-        self.kv_heads = choice_list("kv_heads", _HEADS, kv_heads, "KV heads", "KV heads")
+        self.kv_heads = choice_list("kv_heads", _HEADS, kv_heads, "KV heads")
         self.dtype = choice_list("dtype", _PRECISIONS, dtype, "K and V in", "Precision of K and V")
         self.window = choice_list("window", _WINDOWS, window, "Window (tokens)", "Window in tokens")
         self.context = choice_slider(
@@ -89,8 +89,7 @@ class TwoWalls(ipywidgets.VBox):
         )
         for control in controls:
             control.observe(lambda _: self._draw(), "value")
-        box = ipywidgets.HBox(controls, layout={"flex_flow": "row wrap"})
-        super().__init__([box, self.chart, self.steps, self.beside])
+        super().__init__([row(*controls), self.chart, self.steps, self.beside])
         rows = "".join(f"<li>{html.escape(str(published.figure(id)))}</li>" for id in ("d1", "d2"))
         self.beside.value = f"<p>To compare:</p><ul>{rows}</ul>"
         self._draw()
