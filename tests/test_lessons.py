@@ -85,6 +85,24 @@ def test_it_names_figures_claims_and_exercises_that_exist(notebook):
         assert exercise in exercises.names()
 
 
+def test_every_claim_ends_a_lesson_and_every_exercise_has_one():
+    text = "\n".join(map(code, NOTEBOOKS))
+    missing = [claim.id for claim in claims.all() if f'"{claim.id}"' not in text]
+    missing += [name for name in exercises.names() if f'check("{name}"' not in text]
+    assert not missing
+
+
+def test_every_term_of_the_glossary_is_linked_from_a_lesson():
+    linked = {target.partition("#")[2] for path in NOTEBOOKS for target in LINK.findall(prose(path))}
+    terms = {anchor for anchor in anchors(GLOSSARY) if anchor != "glossary"}
+    assert len(terms) == GLOSSARY.read_text(encoding="utf-8").count("\n### ")
+    assert not terms - linked
+
+
+def test_the_lessons_are_numbered_without_a_gap():
+    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02d}" for n in range(14)]
+
+
 def test_the_glossary_is_in_alphabetical_order():
     terms = re.findall(r"^### (.+)$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
     assert terms == sorted(terms, key=str.lower)

@@ -39,7 +39,9 @@ _NAMES = (
     "block-size",
     "online-softmax",
     "merge-splits",
+    "bug-museum",
     "effective-bandwidth",
+    "table-diff",
 )
 
 

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pagedlab.exercises import runner
@@ -155,8 +155,14 @@ def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) 
 
 def _answer(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> Any:
     """The view of what a solution of our own answers."""
-    answer = plain(exercise.drive(solution, converter(_forms(exercise)[0]), *arguments))
-    return exercise.view(answer, *arguments)
+    return _answer_to(exercise, solution, json.dumps(arguments))
+
+
+@lru_cache(maxsize=1 << 13)
+def _answer_to(exercise: Exercise, solution: Callable[..., Any], arguments: str) -> Any:
+    given = json.loads(arguments)
+    answer = plain(exercise.drive(solution, converter(_forms(exercise)[0]), *given))
+    return exercise.view(answer, *given)
 
 
 def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
@@ -188,25 +194,24 @@ def _explains(exercise: Exercise, misconception: Misconception, tried: Try) -> b
 def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconception]:
     """The mistake behind each wrong answer, by its place in `tries`, where one is known.
 
-    One that explains every wrong answer is taken, and among several the one that also agrees with most of
-    the right ones. Failing that, there may be several mistakes: each answer gets the one that explains most,
-    if that is a third of them and no single one.
+    One that explains every wrong answer is taken. Failing that, there may be several mistakes: each answer
+    gets the one that explains most, if that is a third of them and no single one. Either way a mistake that
+    would have spoiled more than a fifth of the right answers is another one.
     """
-    wrong = [
-        n for n, each in enumerate(tries) if not each.right and each.outcome.kind in ("returned", "raised")
-    ]
-    explained = {
-        misconception: [n for n in wrong if _explains(exercise, misconception, tries[n])]
-        for misconception in exercise.misconceptions
-    }
-    whole = [m for m, places in explained.items() if wrong and len(places) == len(wrong)]
-    if whole:
-        right = [each for each in tries if each.right]
-        best = max(whole, key=lambda m: sum(_explains(exercise, m, each) for each in right))
-        return dict.fromkeys(wrong, best)
-    enough = max(2, len(wrong) / 3)
-    ranked = sorted((m for m in explained if len(explained[m]) >= enough), key=lambda m: -len(explained[m]))
-    return {n: m for m in reversed(ranked) for n in explained[m]}
+    wrong = [n for n, e in enumerate(tries) if not e.right and e.outcome.kind in ("returned", "raised")]
+    right = [each for each in tries if each.right]
+    explained: dict[Misconception, list[int]] = {}
+    agreeing: dict[Misconception, int] = {}
+    for mistake in exercise.misconceptions if wrong else ():
+        places = [n for n in wrong if _explains(exercise, mistake, tries[n])]
+        if len(places) == len(wrong) or len(places) >= max(2, len(wrong) / 3):
+            agreeing[mistake] = sum(_explains(exercise, mistake, each) for each in right)
+            if agreeing[mistake] >= 0.8 * len(right):
+                explained[mistake] = places
+    ranked = sorted(explained, key=lambda m: (-len(explained[m]), -agreeing[m]))
+    if ranked and len(explained[ranked[0]]) == len(wrong):
+        return dict.fromkeys(wrong, ranked[0])
+    return {n: mistake for mistake in reversed(ranked) for n in explained[mistake]}
 
 
 def _in_general(tries: Sequence[Try]) -> str:
