@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pagedlab import claims, cli
+from pagedlab import claims, cli, exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "lessons/TEACHING.md")]
@@ -54,6 +54,11 @@ def test_every_lesson_is_listed_by_its_title() -> None:
     for notebook in (ROOT / "lessons").glob("[0-9]*.ipynb"):
         title = re.search(r'"# (\d\d) · ([^"\\]+)', notebook.read_text(encoding="utf-8"))
         assert title and rows[title[1]] == title[2], notebook.name
+
+
+def test_teachers_find_every_exercise() -> None:
+    rows = re.findall(r"^\| \d\d \| `([\w-]+)` \|", PAGES[-1].read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(exercises.names())
 
 
 def test_it_counts_the_claims_right() -> None:
