@@ -52,7 +52,7 @@ def paged_attention(
     - `window`: how many tokens a query sees, itself included;
     - `softcap` bounds each score s to `softcap * tanh(s / softcap)`;
     - `num_splits` cuts every sequence into so many parts, worked on side by side and merged by their
-      log-sum-exp (`triton` and `reference`);
+      log-sum-exp (`triton` and `reference`). By default a GPU gets as many as it takes to occupy it;
     - `k_scale`, `v_scale`: what the numbers of a quantised cache are multiples of, one number or float32
       `[blocks, block_size, kv_heads]`, as `write_kv` leaves it;
     - `backend`: a name, or "auto" for the fastest that can serve the call;

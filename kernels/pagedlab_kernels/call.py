@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 LONGEST = 2**31 - 1  # tokens: what an int32 length can say
+MAX_SPLITS = 128
 
 
 @dataclass(frozen=True)

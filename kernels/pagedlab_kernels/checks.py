@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from . import check_tables
-from .call import LONGEST, AttentionCall
+from .call import LONGEST, MAX_SPLITS, AttentionCall
 from .quantised import LARGEST
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-MAX_SPLITS = 128
 SCALES = "[blocks, block_size, kv_heads]"
 
 

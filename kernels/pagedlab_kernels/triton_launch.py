@@ -17,12 +17,14 @@ import triton.language as tl
 from torch import Tensor
 
 from . import triton_kernels
-from .call import AttentionCall
+from .call import MAX_SPLITS, AttentionCall
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEWEST_ROWS = 16  # what the matrix unit takes at once
 LARGE_SHARED_MEMORY = 160 * 1024  # bytes per multiprocessor
 KNOWS_E4M3 = 89  # the first compute capability that converts it by itself
+PROGRAMS = 2  # for each multiprocessor: fewer leave memory bandwidth unused
+FEWEST_TOKENS = 256  # of a split: the merge would cost more than it brings
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Device:
     size: str  # which part of the table it reads, "large" or "small"
     knows_e4m3: bool
     interpreted: bool = False
+    multiprocessors: int = 0  # 0: not known
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def plan(call: AttentionCall, device: Device) -> Plan:
 
     The tensors of the call may be on torch's "meta" device: then the plan can be compiled, not run.
     """
-    splits, where, shape = call.num_splits or 1, call.query.device, call.query.shape
+    where, shape = call.query.device, call.query.shape
     query = call.query if call.query.stride(2) == 1 else call.query.contiguous()
     # The interpreter cuts a float32 off where it should round it to bfloat16, so rounding is left to torch.
     exact = torch.float32 if device.interpreted else query.dtype
@@ -142,16 +145,17 @@ def plan(call: AttentionCall, device: Device) -> Plan:
     if not out.numel():
         return Plan((), out, lse)
 
-    parts, part_lses = out, lse
-    if splits > 1:
-        parts = torch.empty(*shape[:2], splits, shape[2], dtype=torch.float32, device=where)
-        part_lses = torch.empty(parts.shape[:3], dtype=torch.float32, device=where)
     tiling = tiling_for(call, device)
     constants = attention_constants(call, tiling, device)
     tiles = call.num_seqs
     if call.query_starts is not None:  # enough for sequences that each end in part of a tile
         tiles += len(query) // constants["QUERY_TILE"]
     head_tiles = call.num_kv_heads * triton.cdiv(call.group, constants["GROUP_TILE"])
+    splits = constants["SPLITS"] = call.num_splits or splits_for(call, device, tiles * head_tiles)
+    parts, part_lses = out, lse
+    if splits > 1:
+        parts = torch.empty(*shape[:2], splits, shape[2], dtype=torch.float32, device=where)
+        part_lses = torch.empty(parts.shape[:3], dtype=torch.float32, device=where)
     arguments = attention_arguments(call, constants["FP8_BITS"])
     arguments |= {"query": query, "q_token": query.stride(0), "q_head": query.stride(1)}
     arguments |= {"out": parts, "lse": part_lses}
@@ -183,7 +187,25 @@ def device_of(tensor: Tensor) -> Device:
     properties = torch.cuda.get_device_properties(tensor.device)
     large = properties.shared_memory_per_multiprocessor >= LARGE_SHARED_MEMORY
     knows = torch.version.hip is None and 10 * properties.major + properties.minor >= KNOWS_E4M3
-    return Device("large" if large else "small", knows, bool(interpreted()))
+    size = "large" if large else "small"
+    return Device(size, knows, bool(interpreted()), properties.multi_processor_count)
+
+
+def splits_for(call: AttentionCall, device: Device, programs: int) -> int:
+    """Into how many parts to cut every sequence when the caller has not said.
+
+    Enough that few sequences occupy the whole device, as long as a part is worth its merge. Lengths are on
+    the device, so the table tells how long sequences may be. A power of two: each count is its own kernel.
+    """
+    if call.table is None:
+        longest = call.block_size
+    elif call.table.starts is None:
+        longest = call.table.width * call.block_size
+    else:
+        longest = len(call.table.entries) * call.block_size // call.num_seqs  # their mean
+    wanted = PROGRAMS * device.multiprocessors // programs
+    most = min(wanted, min(longest, call.reach) // FEWEST_TOKENS, MAX_SPLITS)
+    return 1 << max(0, most.bit_length() - 1)
 
 
 def tiling_for(call: AttentionCall, device: Device) -> Tiling:
@@ -213,7 +235,7 @@ def attention_constants(call: AttentionCall, tiling: Tiling, device: Device) -> 
         "FP8_BITS": call.key.dtype == torch.float8_e4m3fn and not device.knows_e4m3,
         "GROUP": call.group, "GROUP_TILE": group_tile, "QUERY_TILE": query_tile,
         "HEAD_DIM": call.head_dim, "HEAD_PAD": padded_head_dim(call),
-        "TILE": tiling.tile, "SPLITS": call.num_splits or 1,
+        "TILE": tiling.tile,
     }  # fmt: skip
 
 

@@ -146,3 +146,20 @@ def test_a_scale_for_each_token_survives_a_token_that_is_out_of_line():
     others = torch.arange(64) != 7
     whole_error, own_error = (error_against(key[others], found[others]).relative for found in (whole, each))
     assert own_error < 0.01 and whole_error > 0.9
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scales", SCALES, ids=str)
+@pytest.mark.parametrize("cache_dtype", BYTES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("head_dim", [64, 80, 128, 256])
+def test_triton_kernel_compiled_agrees_with_float64(head_dim, dtype, cache_dtype, scales):
+    case = batch([0, 1, 33, 700], head_dim=head_dim, dtype=dtype, cache_dtype=cache_dtype, scales=scales)
+    found, lse = case.to("cuda").paged(backend="triton", return_lse=True)
+    exact, exact_lse = case.exact()
+    atol, rtol = {torch.float32: (4e-6, 0), torch.float16: (2e-3, 1e-3), torch.bfloat16: (1.5e-2, 1e-2)}[
+        dtype
+    ]
+    torch.testing.assert_close(found.double().cpu(), exact, atol=atol, rtol=rtol)
+    torch.testing.assert_close(lse.double().cpu(), exact_lse, atol=1e-4, rtol=1e-4)
+    assert torch.equal(found, case.to("cuda").contiguous(backend="triton"))
