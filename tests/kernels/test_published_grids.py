@@ -165,6 +165,13 @@ def test_interpreter_on_a_thin_subset(name: str) -> None:
         assert check(combination, ["triton"]) == 1
 
 
+def test_every_behaviour_of_the_file_has_its_test() -> None:
+    tests = "".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("test_*.py"))
+    assert [
+        each["id"] for each in json.loads(FILE.read_text())["behaviours"] if each["id"] not in tests
+    ] == []
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_error_is_the_unpaged_references_own(backend: str, dtype: torch.dtype) -> None:
     """g-torch-paged: against float64 at most 1.1 times that of the unpaged reference in the same dtype."""

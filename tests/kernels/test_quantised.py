@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from batches import assert_close, batch
@@ -73,6 +75,18 @@ def test_every_backend_reads_what_the_numbers_stand_for(backend, dtype, cache_dt
         assert_close(found, case.exact(**options), dtype)
         twin = case.contiguous(backend=backend, return_lse=True, **options)
         assert torch.equal(found[0], twin[0]) and torch.equal(found[1], twin[1])
+
+
+def test_k_may_have_one_scale_and_v_one_for_each_token(backend):
+    token, whole = (batch([33, 70], cache_dtype=torch.int8, scales=scales) for scales in SCALES)
+    mixed = replace(
+        token,
+        key_cache=whole.key_cache,
+        keys=whole.keys,
+        cache_scales=(whole.cache_scales[0], token.cache_scales[1]),
+        row_scales=(whole.row_scales[0], token.row_scales[1]),
+    )
+    assert_close(mixed.paged(backend=backend, return_lse=True), mixed.exact(), torch.float32)
 
 
 @pytest.mark.parametrize("scales", SCALES, ids=str)
