@@ -170,7 +170,7 @@ def _run(notebook: Path, timeout: float) -> Any:
         raise ExportError(f"a lesson runs in Jupyter, which is not installed: {error}") from error
     try:
         content: Any = nbformat.read(notebook, as_version=4)
-    except (OSError, ValueError, AttributeError) as error:
+    except Exception as error:  # nbformat raises whatever it stumbles over in JSON of another form
         raise ExportError(f"{notebook} is no notebook: {error}") from error
     content.cells.append(nbformat.v4.new_code_cell(_SETTLE))
     with tempfile.TemporaryDirectory(prefix="pagedlab-export-") as folder:

@@ -29,6 +29,7 @@ from typing import Any
 
 Parameters = dict[str, Any]
 Row = dict[str, Any]
+_BEGINS = '{"key": "'  # how every row is written
 
 
 class SweepError(RuntimeError):
@@ -131,10 +132,11 @@ def _read(path: str | Path) -> dict[str, Row]:
     path = Path(path)
     if not path.exists():
         return {}
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SweepError(f"{path}: no rows of a sweep: {error}") from None
     whole, _, cut = text.rpartition("\n")
-    if cut:
-        path.write_text(whole + "\n" if whole else "", encoding="utf-8")
     rows = {}
     for number, line in enumerate(whole.splitlines(), 1):
         try:
@@ -142,6 +144,10 @@ def _read(path: str | Path) -> dict[str, Row]:
             rows[plain["key"]] = dict(plain["row"])
         except (ValueError, TypeError, KeyError) as error:
             raise SweepError(f"{path}, line {number}: no row of a sweep: {error!r}") from None
+    if not cut.startswith(_BEGINS[: len(cut)]):  # somebody else's text, which stays
+        raise SweepError(f"{path}: its last line is no row of a sweep: {cut[:40]!r}")
+    if cut:
+        path.write_text(whole + "\n" if whole else "", encoding="utf-8")
     return rows
 
 

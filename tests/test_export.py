@@ -133,6 +133,7 @@ def test_the_command_writes_a_file_or_says_why_not(tmp_path: Path, capsys: pytes
     record = json.loads(capsys.readouterr().out)
     assert record["bytes"] == (tmp_path / "n.html").stat().st_size
     (tmp_path / "no.ipynb").write_text("{")
-    for lesson in (tmp_path / "no.ipynb", tmp_path / "missing.ipynb"):
+    (tmp_path / "odd.ipynb").write_text('{"cells": 3}')
+    for lesson in (tmp_path / "no.ipynb", tmp_path / "odd.ipynb", tmp_path / "missing.ipynb"):
         assert main(["export", str(lesson)]) == 2
         assert "pagedlab export: " in capsys.readouterr().err

@@ -106,6 +106,15 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, line):
     assert path.read_text() == line + "\n"
 
 
+@pytest.mark.parametrize("content", [b"notes of somebody else", b'{"precious": 1}', b"\xff\xfe\x00", b"[1]\n{"])
+def test_a_file_without_a_last_newline_is_cut_only_where_a_row_was(tmp_path, content):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(SweepError, match=r"rows\.jsonl.*no row"):
+        run(blocks, POINTS, path=path)
+    assert path.read_bytes() == content
+
+
 def test_what_json_cannot_say_is_refused():
     with pytest.raises(TypeError, match="not JSON serializable"):
         run(blocks, [{"seqs": {1}, "block_size": 1}])
