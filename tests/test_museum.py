@@ -127,3 +127,13 @@ def test_the_claim_holds_on_the_museum():
     assert verdict.outcome is Outcome.HOLDS_WHEN
     assert counts["killed by the naive test"] == 0
     assert counts["killed by the careful test"] == counts["faults tried"] == len(museum.exhibits())
+
+
+def test_a_test_that_fails_the_way_pytest_does_kills():
+    assert museum.killed(lambda kernel: pytest.fail("no"), museum.sound()[0])
+    with pytest.raises(KeyboardInterrupt):
+        museum.killed(_interrupted, museum.sound()[0])
+
+
+def _interrupted(kernel):
+    raise KeyboardInterrupt

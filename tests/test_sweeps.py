@@ -106,7 +106,9 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, line):
     assert path.read_text() == line + "\n"
 
 
-@pytest.mark.parametrize("content", [b"notes of somebody else", b'{"precious": 1}', b"\xff\xfe\x00", b"[1]\n{"])
+@pytest.mark.parametrize(
+    "content", [b"notes of somebody else", b'{"precious": 1}', b"\xff\xfe\x00", b"[1]\n{"]
+)
 def test_a_file_without_a_last_newline_is_cut_only_where_a_row_was(tmp_path, content):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)

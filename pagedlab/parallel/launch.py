@@ -181,12 +181,17 @@ class Ranks:
         told = tuple(sorted(fault["rank"] for fault in self._faults if fault["culprit"] is not None))
         for fault in sorted(self._faults, key=lambda fault: fault["fault"] != "out of step"):
             if fault["culprit"] is not None:
-                return Ending(False, fault["culprit"], fault["last_step"], fault["why"], told, took)
+                raised = fault["fault"] == "lost a rank" and codes[fault["culprit"]] == 1
+                why = (self._last_words(fault["culprit"]) if raised else None) or fault["why"]
+                return Ending(False, fault["culprit"], fault["last_step"], why, told, took)
         rank = next(rank for rank, code in enumerate(codes) if code)
         last = max((record["step"] for record in self.outcome.of_rank(rank)), default=-1) + 1
-        said = "".join(self._errors.get(rank, [])).strip().splitlines()
-        why = said[-1] if said else f"its process ended with code {codes[rank]}"
+        why = self._last_words(rank) or f"its process ended with code {codes[rank]}"
         return Ending(False, rank, last, why, told, took)
+
+    def _last_words(self, rank: int) -> str | None:
+        said = "".join(self._errors.get(rank, [])).strip().splitlines()
+        return said[-1] if said else None
 
     def _kill(self) -> None:
         for process in self._processes:

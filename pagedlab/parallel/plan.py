@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from pagedlab import workloads
-from pagedlab.inputs import at_least, one_of
+from pagedlab.inputs import one_of
 from pagedlab.parallel.schedules import RandomSchedule, ServingSchedule
 from pagedlab.parallel.shards import shard
 from pagedlab.parallel.tables import Step
@@ -46,6 +47,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         one_of(FAULTS, self.kind, "fault")
+        _finite("seconds", self.seconds)
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,21 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("ranks", "steps", "num_blocks", "block_size", "max_seqs", "head_dim", "compare_every"):
-            at_least(1, getattr(self, name), name)
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.num_blocks * self.block_size < 2:
+            raise ValueError("num_blocks of block_size tokens must hold 2 tokens, these hold 1")
+        for name in ("late_after_s", "patience_s"):
+            _finite(name, getattr(self, name))
         one_of(METHODS, self.method, "method")
         one_of(DTYPES, self.dtype, "dtype")
         one_of(TRANSPORTS, self.transport, "transport")
         for rank in range(self.ranks):
             shard(rank, self.ranks, self.q_heads, self.kv_heads)
         if self.fault is not None:
+            if not isinstance(self.fault, Fault):
+                raise ValueError(f"fault must be a Fault or None, got {self.fault!r}")
             self._check_fault(self.fault)
 
     def _check_fault(self, fault: Fault) -> None:
@@ -131,7 +141,12 @@ class Plan:
         """Raises `ValueError` for text that is no plan."""
         data = json.loads(text)
         known = {field.name for field in fields(cls)}
-        if not isinstance(data, dict) or set(data) - known:
+        fault: Any = data.pop("fault", None) if isinstance(data, dict) else None
+        if not isinstance(data, dict) or set(data) - known or not isinstance(fault, dict | None):
             raise ValueError(f"not a plan: {text[:80]!r}")
-        fault: Any = data.pop("fault", None)
         return cls(**data, fault=Fault(**fault) if fault else None)
+
+
+def _finite(name: str, seconds: float) -> None:
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{name} must be a finite number of at least 0, got {seconds}")

@@ -139,6 +139,12 @@ class TestLive:
         first = loads(stepper, 0, "keys")[0]["slots"]
         assert {slot // 8 for slot in first} == set(self.CASE.table)
 
+    def test_a_text_that_runs_no_kernel_says_so(self) -> None:
+        stepper = KernelStepper(CASES["paged"])
+        stepper.source = "raise SystemExit"
+        stepper.wait()
+        assert stepper.frames == 0 and "before a kernel ran" in stepper.trouble
+
     def test_a_kernel_that_fails_is_reported_and_steps_until_then(self) -> None:
         stepper = KernelStepper(self.CASE, twin=False)
         stepper.source = kernel_source().replace("shrink = tl.exp(top", "shrink = tl.expp(top")

@@ -106,6 +106,12 @@ def test_without_checks_the_answers_are_wrong_and_nobody_says_so(kind):
     assert outcome.largest_error > 0.1
 
 
+def test_a_rank_that_raises_is_quoted():
+    ending = run(Plan(steps=3, workload="no-such-workload")).ending
+    assert (ending.complete, ending.culprit) == (False, 0)
+    assert "no-such-workload" in ending.why
+
+
 def test_a_rank_with_less_room_decides_the_pool_of_all():
     outcome = run(Plan(ranks=2, steps=5, num_blocks=64))
     assert {said["pool"] for said in outcome.shards} == {64}
@@ -186,7 +192,13 @@ def test_torchrun_runs_the_same_ranks():
     ("arguments", "words"),
     [
         (["--method", "pigeon"], "invalid choice"),
-        (["--ranks", "0"], "ranks must be at least 1"),
+        (["--ranks", "0"], "ranks must be a whole number of at least 1"),
+        (["--plan", '{"steps": 2.5}'], "steps must be a whole number of at least 1, got 2.5"),
+        (["--plan", '{"ranks": "2"}'], "ranks must be a whole number of at least 1, got '2'"),
+        (["--plan", '{"fault": 3}'], "not a plan"),
+        (["--patience-s", "nan"], "patience_s must be a finite number of at least 0, got nan"),
+        (["--late-after-s", "-1"], "late_after_s must be a finite number"),
+        (["--num-blocks", "1", "--block-size", "1"], "must hold 2 tokens"),
         (["--fault", "drop"], "KIND:RANK:STEP"),
         (["--fault", "drop:0:3"], "rank 0 sends them"),
         (["--fault", "drop:1:3", "--method", "replicas"], "replicas have none"),
