@@ -52,6 +52,8 @@ def command(args: argparse.Namespace) -> int:
     }
     if args.trace is None:
         raise UsageError("a TRACE is needed: a file of requests, or the name of a workload")
+    if args.html and not Path(args.html).absolute().parent.is_dir():
+        raise UsageError(f"--html {args.html}: there is no folder {Path(args.html).absolute().parent}")
     try:
         log = engine_log.read(args.vllm_log) if args.vllm_log else None
         advice = advise(args.trace, log=log, measure=args.measure, progress=sys.stderr.isatty(), **choices)

@@ -49,3 +49,8 @@ def test_choices_that_cannot_run_are_told_in_the_view():
     view._choose_method.value = "replicas"
     assert view.plan.fault == Fault("diverge", 1, 2)
     assert not view.start_button.disabled
+
+
+def test_a_plan_of_unusual_sizes_can_be_shown():
+    plan = RanksView(Plan(ranks=5, q_heads=40, kv_heads=5, steps=3)).plan
+    assert (plan.ranks, plan.kv_heads) == (5, 5)

@@ -57,14 +57,7 @@ class MuseumView(ipywidgets.VBox):
         scored = museum.exhibits(scored=True)
         refused = sum(museum.killed(test, kernel) for kernel in museum.sound())
         killed = [not refused and museum.killed(test, exhibit.faulty) for exhibit in scored]
-        rows = [
-            Row(
-                exhibit.name,
-                (Segment("killed", float(dead)),),
-                "killed" if dead else f"lives: {exhibit.title}",
-            )
-            for exhibit, dead in zip(scored, killed, strict=True)
-        ]
+        rows = [_row(exhibit, dead) for exhibit, dead in zip(scored, killed, strict=True)]
         note = f"It raises for {refused} sound kernels, so nothing counts." if refused else ""
         self.table.show(rows, caption=f"{sum(killed)} of {len(scored)} killed. {note}")
         return sum(killed), len(scored)

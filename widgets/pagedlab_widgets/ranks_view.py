@@ -62,8 +62,11 @@ class RanksView(ipywidgets.VBox):
         self._ranks: Ranks | None = None
         self._busy = threading.Lock()
         fault = self._plan.fault
-        self._choose_ranks = choice_list("ranks", (1, 2, 3, 4), self._plan.ranks, "Ranks")
-        self._choose_heads = choice_list("kv_heads", (1, 2, 4, 8), self._plan.kv_heads, "KV heads")
+        self._choose_ranks = choice_list(
+            "ranks", _with(self._plan.ranks, 1, 2, 3, 4), self._plan.ranks, "Ranks"
+        )
+        heads = _with(self._plan.kv_heads, 1, 2, 4, 8)
+        self._choose_heads = choice_list("kv_heads", heads, self._plan.kv_heads, "KV heads")
         self._choose_method = choice_list("method", METHODS, self._plan.method, "Kept in step by")
         self._choose_fault = choice_list("fault", (NONE, *FAULTS), fault.kind if fault else NONE, "Fault")
         checks = ipywidgets.Checkbox(value=self._plan.detect, description="Checks on", indent=False)
@@ -159,6 +162,11 @@ class RanksView(ipywidgets.VBox):
             elif ending is not None:
                 self.picture.summary = _summary(outcome) if ending.complete else ""
                 self.picture.frame = _where_tables_part(self.picture.frames)
+
+
+def _with(chosen: int, *usual: int) -> tuple[int, ...]:
+    """The usual choices, and the one that a plan makes."""
+    return tuple(sorted({chosen, *usual}))
 
 
 def _whose(kind: str, ranks: int) -> int:
