@@ -195,8 +195,8 @@ def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconcept
     """The mistake behind each wrong answer, by its place in `tries`, where one is known.
 
     One that explains every wrong answer is taken. Failing that, there may be several mistakes: each answer
-    gets the one that explains most, if that is a third of them and no single one. Either way a mistake that
-    would have spoiled more than a fifth of the right answers is another one.
+    gets the one that explains most, if that is a third of them and no single one; unless the exercise has
+    advice for each. A mistake that would have spoiled more than a fifth of the right answers is another one.
     """
     wrong = [n for n, e in enumerate(tries) if not e.right and e.outcome.kind in ("returned", "raised")]
     right = [each for each in tries if each.right]
@@ -211,6 +211,8 @@ def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconcept
     ranked = sorted(explained, key=lambda m: (-len(explained[m]), -agreeing[m]))
     if ranked and len(explained[ranked[0]]) == len(wrong):
         return dict.fromkeys(wrong, ranked[0])
+    if exercise.advice is not None:
+        return {}
     return {n: mistake for mistake in reversed(ranked) for n in explained[mistake]}
 
 
@@ -236,7 +238,9 @@ def _report(
     general = "" if known else _in_general(tries)
 
     def hint(place: int) -> str:
-        return known[place].hint if place in known else general or exercise.advice(*tries[place].arguments)
+        if place in known:
+            return known[place].hint
+        return general or (exercise.advice(*tries[place].arguments) if exercise.advice else "")
 
     wrong: dict[int, list[int]] = {}
     for place, each in enumerate(tries):

@@ -87,7 +87,7 @@ class Exercise:
     what the task allows, for an input that is being shrunk. `forms` are the kinds of sequence that solutions
     may expect; one that fails with the first is tried with the next. A mistake is known by giving the same
     answer; where answers that share a mistake may still differ, `alike(expected, got, predicted)` says so.
-    Where no mistake is known, `advice(*arguments)` is the hint. `remark` says something of right answers.
+    Where no mistake explains all, `advice(*arguments)` is the hint. `remark` says something of right answers.
     Where `shuffled`, the number of a call says nothing about its input.
     """
 
@@ -103,7 +103,7 @@ class Exercise:
     alike: Callable[[Any, Any, Any], bool] = lambda expected, got, predicted: False
     differ: Callable[[Exercise, Arguments, Any, Any], tuple[str, str, str]] = differ
     picture: Callable[..., str] = lambda *arguments: ""
-    advice: Callable[..., str] = lambda *arguments: ""
+    advice: Callable[..., str] | None = None
     remark: Callable[[Sequence[Any]], str] = lambda answers: ""
     tally: Callable[[Sequence[bool]], tuple[bool, int, int, str]] = tally
     forms: tuple[str, ...] = ("lists", "arrays", "tensors")
