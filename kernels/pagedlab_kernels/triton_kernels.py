@@ -74,7 +74,7 @@ def attention(
         q = q.to(tl.float32)
 
     # What they see together: from the first one's window up to the last one. A split of it is whole tiles.
-    first = tl.maximum(length - queries_stop + first_query - window + 1, 0)
+    first = tl.maximum(tl.maximum(length - queries_stop + first_query, 0) - window + 1, 0)
     last = tl.maximum(length - queries_stop + last_query + 1, first)
     per_split = tl.cdiv(tl.cdiv(last - first, SPLITS), TILE) * TILE
     start = first + split * per_split
@@ -123,8 +123,13 @@ def attention(
         share = share * shrink + tl.sum(weight, 1)
         if value_scales is not None:
             vs_row = block * vs_block + slot * vs_slot + kv_head * vs_head
-            weight *= tl.load(value_scales + vs_row, mask=inside, other=0.0)[None, :]
-        total = total * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
+            factor = tl.load(value_scales + vs_row, mask=inside, other=0.0)  # [TILE]
+            largest = tl.max(factor, 0)  # taken out until after the sum: float16 would lose small weights
+            weight *= (factor / tl.where(largest == 0.0, 1.0, largest))[None, :]
+        update = tl.dot(weight.to(v.dtype), v, input_precision="ieee")  # [ROWS, HEAD_PAD]
+        if value_scales is not None:
+            update *= largest
+        total = total * shrink[:, None] + update
         top = new_top
 
     # Where nothing was seen, zeros and lse = -inf, to which `merge` gives no weight.

@@ -49,7 +49,7 @@ def random_case(number: int) -> Case:
     lengths = [
         pick.choice([*edges, pick.randint(0, 75)]) for _ in range(pick.choice([0, 1, 1, 1, 1, 2, 2, 3]))
     ]
-    new = [pick.choice([0, 1, 1, 2, pick.randint(0, min(length, 20) + 2)]) for length in lengths]
+    new = [pick.choice([0, 1, 1, 2, pick.randint(0, min(length, 20) + 9)]) for length in lengths]
     if lengths and pick.random() < 0.03:
         lengths[0] = pick.randint(300, 600)
     head_dim, group = pick.choice(HEAD_DIMS), pick.choice(GROUPS)

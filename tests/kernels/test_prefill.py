@@ -80,10 +80,12 @@ def test_chunks_of_a_prompt_are_the_whole_prompt(backend):
 
 
 def test_rows_that_see_nothing_give_zeros_and_minus_infinity(backend):
-    """[k-04] Five rows and three tokens."""
-    out, lse = batch([3, 8], new=[5, 2]).paged(backend=backend, return_lse=True)
-    assert (out[:2] == 0).all() and (lse[:2] == -torch.inf).all()
-    assert (out[2:] != 0).any(-1).all() and lse[2:].isfinite().all()
+    """[k-04] Nine rows and three tokens: six stand before the first."""
+    case = batch([3, 8], new=[9, 2])
+    out, lse = case.paged(backend=backend, return_lse=True)
+    assert (out[:6] == 0).all() and (lse[:6] == -torch.inf).all()
+    assert_close((out, lse), case.exact(), torch.float32)
+    assert lse[6:].isfinite().all()
 
 
 @pytest.mark.parametrize(("window", "expected"), [(None, 4.5), (1, 8.0), (4, 6.5)])
