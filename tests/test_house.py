@@ -60,3 +60,9 @@ def test_nothing_that_the_block_manager_imports_knows_torch() -> None:
     assert {"pagedlab.pool", "pagedlab.prefix", "pagedlab.events"} <= seen
     heavy = {(module, name) for module in seen for name in imports(module, library[module])}
     assert not {pair for pair in heavy if pair[1].partition(".")[0] in ("torch", *PACKAGES[::2])}
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by their bare name: of two it would take one and refuse the other."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(set(names)) == len(names), sorted(name for name in names if names.count(name) > 1)
