@@ -24,7 +24,7 @@ class RandomSchedule:
     >>> schedule = RandomSchedule(seed=0, num_blocks=32, block_size=4)
     >>> first = next(schedule)
     >>> {name: (row.start, row.stop) for name, row in first.rows.items()}
-    {'0': (0, 18)}
+    {'0': (0, 25)}
     """
 
     def __init__(self, seed: int, num_blocks: int, block_size: int, max_seqs: int = 8) -> None:

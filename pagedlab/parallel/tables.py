@@ -147,7 +147,7 @@ def decode_difference(old: Step, message: bytes) -> Step:
     >>> new = Step({"A": Row((4, 2), 7, 8), "B": Row((3, 5), 4, 5)})
     >>> message = encode_difference(old, new)
     >>> len(message), len(encode_full(new)), decode_difference(old, message) == new
-    (9, 47, True)
+    (10, 51, True)
     """
     reader = _Reader(message)
     gone = set(reader.ascending(len(old.rows)))

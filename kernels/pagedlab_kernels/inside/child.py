@@ -74,7 +74,7 @@ def run(
 def kernel_source() -> str:
     """The text of the Triton kernels, to read, or to edit for `address_trace`; it needs no Triton.
 
-    >>> "def decode(" in kernel_source()
+    >>> "def attention(" in kernel_source()
     True
     """
     return (Path(__file__).parent.parent / KERNELS).read_text(encoding="utf-8")

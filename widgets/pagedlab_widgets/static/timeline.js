@@ -65,9 +65,11 @@ export class Timeline {
    * @param {object} [whose]  the listener that shows it
    */
   resize(frames, whose = this) {
+    const before = this.frame;
     this.#runs.set(whose, frames);
     this.#measure();
     this.#rebase();
+    if (this.frame !== before) this.#tell("model"); // the others show a frame that is no more
     if (!this.frames) this.pause();
   }
 
