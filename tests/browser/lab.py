@@ -42,8 +42,8 @@ class Watch:
         page.on("websocket", self._listen)
 
     def _fault(self, text: str) -> None:
-        # JupyterLab 4.6 takes its own splash screen off the page twice when it loads itself once more to reset
-        # a workspace: one frame, in its core, and none of ours.
+        # JupyterLab 4.6 takes its splash screen off the page twice when it loads itself once more to reset a
+        # workspace: one frame, in its core, and none of ours.
         frames = [line for line in text.splitlines() if line.strip().startswith("at ")]
         if "removeChild" in text and len(frames) == 1 and "/static/lab/jlab_core." in frames[0]:
             return
