@@ -212,7 +212,7 @@ def test_json_is_the_same_answer_and_strict(capsys):
         (["nowhere.csv"], "No such file or directory: 'nowhere.csv'"),
         (["azure-code", "--vllm-log", "nowhere.log"], "No such file or directory: 'nowhere.log'"),
         (["azure-code", "--tp", "-2"], "tp must be a whole number of at least 1, got -2"),
-        (["azure-code", "--html", "/nowhere/x.html"], "No such file or directory: '/nowhere/x.html'"),
+        (["azure-code", "--html", "/nowhere/x.html"], "--html /nowhere/x.html: there is no folder /nowhere"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, capsys):
