@@ -141,7 +141,10 @@ class Finding:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        left, pre = "style='text-align:left;vertical-align:top'", "style='margin:0;white-space:pre-wrap'"
+        left, pre = (
+            "style='text-align:left;vertical-align:top'",
+            "style='margin:0;white-space:pre-wrap;background:none'",
+        )
         rows = "".join(
             f"<tr><th {left}>{name}</th><td {left}><pre {pre}>{escape(text)}</pre></td></tr>"
             for name, text in self.rows()
@@ -172,11 +175,12 @@ class CheckReport:
 
     def parts(self) -> tuple[Finding, ...]:
         """The findings as they are shown: the smallest first, and no hint twice."""
-        if self.smallest is None:
-            return self.findings
-        said = self.smallest.hint
-        rest = (replace(finding, hint="") if finding.hint == said else finding for finding in self.findings)
-        return (self.smallest, *rest)
+        said: set[str] = set()
+        shown = []
+        for finding in self.findings if self.smallest is None else (self.smallest, *self.findings):
+            shown.append(replace(finding, hint="") if finding.hint in said else finding)
+            said.add(finding.hint)
+        return tuple(shown)
 
     def __str__(self) -> str:
         return "\n\n".join([self.summary, *self.remarks, *map(str, self.parts())])
@@ -186,7 +190,11 @@ class CheckReport:
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(text)}</p>" for text in (self.summary, *self.remarks))
-        return said + "".join(finding._repr_html_() for finding in self.parts())
+        first, rest = self.parts()[:1], self.parts()[1:]
+        folded = "".join(finding._repr_html_() for finding in rest)
+        if rest:
+            folded = f"<details><summary>{len(rest)} more to look at</summary>{folded}</details>"
+        return said + "".join(finding._repr_html_() for finding in first) + folded
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""

@@ -12,7 +12,7 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 `named`           gives an ipywidgets control a name that screen readers say, and its arrow keys back
 `Predict`         asks for a number before the answer is shown, and keeps it
 `paged_trace`     the event log of a block manager as a `Trace`; `contiguous_trace` likewise
-`beside`          a guess, the answer here and the published figure, one below the other
+`beside`          a guess, the answer here, the published figure; `answered`: the same from a verdict
 `card`            a claim's verdict; `source` the library's own code; `waste_curve` waste by block size
 ================  ==========================================================================================
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .explorer import FragmentationExplorer
     from .kernel_stepper import KernelStepper
     from .lane_view import LaneView, key_reads
-    from .lesson import beside, card, source, waste_curve
+    from .lesson import answered, beside, card, source, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
     from .overhead import OverheadExplorer
@@ -76,6 +76,7 @@ _HOME = {
     "TraceBuilder": "trace",
     "TwoWalls": "two_walls",
     "Wall": "chart",
+    "answered": "lesson",
     "beside": "lesson",
     "card": "lesson",
     "contiguous_trace": "encode",
@@ -113,6 +114,7 @@ __all__ = [
     "TraceBuilder",
     "TwoWalls",
     "Wall",
+    "answered",
     "beside",
     "card",
     "contiguous_trace",

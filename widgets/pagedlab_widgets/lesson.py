@@ -22,25 +22,44 @@ def source(thing: Any) -> Markdown:
     return Markdown(f"```python\n{inspect.getsource(thing).rstrip()}\n```")
 
 
-def beside(guess: Predict, here: float, word: str, figure: Figure, key: str, device: str = "") -> BarTable:
-    """A reader's guess, what came out here, and a range to compare with, one below the other.
+def beside(
+    guess: Predict, here: float, word: str, figure: Figure | None = None, key: str = "", device: str = ""
+) -> BarTable:
+    """A reader's guess, what came out here, and what others published, one below the other.
 
     `here` is in the unit of the guess and was come by as `word` says, on `device` if one was used; `key`
-    names a number or range among the figure's values. Nothing is shown before
+    names a number or range among the values of `figure`, where one was published. Nothing is shown before
     the reader has committed to a guess.
     """
-    value = figure.values[key]
-    low, high = value if isinstance(value, list | tuple) else (value, value)
-    text = f"{low:g} {guess.unit}" if low == high else f"{low:g} to {high:g} {guess.unit}"
-    span = Segment("value", low, text, low=low, high=high)
-    rows = [
-        Row(f"here ({word})", (Segment("value", here),)),
-        Row(f"to compare ({figure.word})", (span,), f"{figure.conditions}; {figure.citation}"),
-    ]
-    kinds, caption = {"value": "value"}, "The thin line spans the range."
-    table = BarTable(guess.question, kinds, rows, unit=guess.unit, word=word, device=device, caption=caption)
+    rows = [Row(f"here ({word})", (Segment("value", here),))]
+    caption = ""
+    if figure is not None:
+        value = figure.values[key]
+        low, high = value if isinstance(value, list | tuple) else (value, value)
+        text = f"{low:g} {guess.unit}" if low == high else f"{low:g} to {high:g} {guess.unit}"
+        span = Segment("value", low, text, low=low, high=high)
+        rows.append(Row(f"to compare ({figure.word})", (span,), f"{figure.conditions}; {figure.citation}"))
+        caption = "" if low == high else "The thin line spans the range."
+    table = BarTable(
+        guess.question, {"value": "value"}, rows, unit=guess.unit, word=word, device=device, caption=caption
+    )
     table.answers(guess.key, here)
     return table
+
+
+def answered(
+    guess: Predict, verdict: Verdict, what: str, figure: Figure | None = None, key: str = ""
+) -> BarTable | Markdown:
+    """`beside`, for the verdict's measurement of that name; in words where the machine was too noisy for one.
+
+    Raises KeyError for a name that no measurement of a told verdict has.
+    """
+    for row in verdict.measured:
+        if row.what == what:
+            return beside(guess, row.value, row.word, figure, key, verdict.device)
+    if verdict.outcome is not claims.Outcome.NOT_MEASURABLE:
+        raise KeyError(f"{verdict.claim} measured no {what!r}, but {[row.what for row in verdict.measured]}")
+    return Markdown(f"*{guess.question}* Not measurable here: {verdict.conditions[0]}.")
 
 
 def card(verdict: Verdict) -> Markdown:
@@ -53,7 +72,7 @@ def card(verdict: Verdict) -> Markdown:
         lines += [f"- *recorded* on {old.device}: {old.outcome.value}: {old.conditions[0]}" for old in kept]
     lines += ["", "| what | value | |", "|---|---:|---|"]
     lines += [f"| {m.what} | {m.text} | *{m.word}* |" for m in verdict.measured]
-    lines += ["", *(f"> {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
+    lines += ["", *(f"> - {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
     return Markdown("\n".join(lines))
 
 
