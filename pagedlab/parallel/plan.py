@@ -63,6 +63,7 @@ class Plan:
     verify          rank 0 also computes every answer alone, and reports the largest difference
     late_after_s    an update that is later than this ends the run
     patience_s      how long a rank waits for another before it takes it for dead
+                    a run that has begun to end is ended on all ranks within twice that
 
     Raises `ValueError` for what cannot be run.
     """

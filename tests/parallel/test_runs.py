@@ -5,12 +5,10 @@ By hand, every fault twenty times: `python tests/parallel/test_runs.py 20`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
@@ -82,13 +80,14 @@ def fails_as_it_must(kind, rank, method):
     else:
         assert ending.last_step - STEP == (kind == "duplicate"), ending
     assert len(ending.told) >= 2, ending  # the ranks that are left all know
-    assert ending.took_s < plan.patience_s
+    assert ending.took_s < 2 * plan.patience_s + 1  # the launcher's own limit, and a second to end in
     # No answer of a step that a rank found wrong was given by that rank.
     if kind not in ("kill", "diverge"):
         assert max(record["step"] for record in ranks.outcome.of_rank(rank)) < ending.last_step
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+    return ending.took_s
 
 
 @pytest.mark.parametrize(("kind", "rank", "method"), FAULTS)
@@ -223,11 +222,11 @@ def test_a_plan_survives_its_json():
 
 
 if __name__ == "__main__":
-    rounds, seen = int(sys.argv[1]), Counter()
-    for _ in range(rounds):
-        for fault in FAULTS:
-            with contextlib.redirect_stderr(None):
-                fails_as_it_must(*fault)
-            seen[fault] += 1
-    for fault, times in seen.items():
-        print(*fault, f"found, named and ended, {times} of {rounds} times")
+    for fault in FAULTS:
+        took = sorted(fails_as_it_must(*fault) for _ in range(int(sys.argv[1])))
+        middle, longest = took[len(took) // 2], took[-1]
+        print(
+            *fault,
+            f"found, named and ended {len(took)} times in {middle:.1f} s, {longest:.1f} s at most",
+            flush=True,
+        )
