@@ -77,7 +77,7 @@ def message_cost(workload: Workload, batch: int = 64, block_size: int = 16, step
         small, small_s = _timed(encode_difference, old, new)
         _, read_small_s = _timed(decode_difference, old, small)
         _, digest_s = _timed(digest, new)
-        widest = max(len(row.table) for row in new.rows.values())
+        widest = max((len(row.table) for row in new.rows.values()), default=0)
         figures = (4 * widest * len(new.rows), len(full), len(small))
         times = (full_s + read_full_s + 2 * digest_s, small_s + read_small_s + 2 * digest_s)
         totals = [total + value for total, value in zip(totals, (*figures, *times), strict=True)]

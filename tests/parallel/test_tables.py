@@ -88,6 +88,14 @@ def test_differences_of_served_conversations_take_a_tenth_of_full_tables_at_most
     assert message_cost(workload, batch=64, block_size=block_size, steps=300).saving >= 10
 
 
+def test_steps_past_the_last_request_cost_their_empty_messages():
+    workload = workloads.named("uniform", 3)
+    cost = message_cost(workload, batch=2, steps=10_000)
+    served = message_cost(workload, batch=2, steps=20)
+    assert served.steps == 20 < cost.steps
+    assert 0 < cost.full_bytes < served.full_bytes
+
+
 def test_the_random_schedule_does_everything_and_does_it_again():
     one, two = RandomSchedule(3, 48, 4), RandomSchedule(3, 48, 4)
     assert list(islice(one, 400)) == list(islice(two, 400))
