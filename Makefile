@@ -1,12 +1,13 @@
 # make lab    a virtual environment, the package, JupyterLab on the first lesson
 # make test   the same environment with the tools of [dev], then everything that can be checked
 # make lint   style, spelling and types only
-# make site   every lesson, the glossary and the claims' verdicts as a static site in site/
+# make site   lessons, glossary, claims' verdicts and the library's reference as a static site in site/
 # make release-test   a wheel in a new environment far from the clone, Binder's steps, the site: gigabytes
 # make test-latest   the tests again with the newest release of everything, in an environment of its own
 # make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
 # PYTHON chooses the interpreter of a new environment: make lab PYTHON=python3.12
+# VERDICTS is what `pagedlab claims --json` printed:     make site VERDICTS=claims.json
 # JOBS sets how many processes run the tests:            make test JOBS=4
 
 PYTHON ?= python3
@@ -41,7 +42,7 @@ lab: $(LAB)
 	$(PY) -m pagedlab lab
 
 site: $(DEV)
-	$(PY) -m pagedlab site site
+	$(PY) -m pagedlab site site $(if $(VERDICTS),--verdicts $(VERDICTS))
 
 test: lint test-python test-lessons test-browser
 	@echo "== everything passed"

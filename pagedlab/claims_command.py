@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,38 +39,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
-    from pagedlab import machine, sweeps
+    from pagedlab import sweeps
     from pagedlab.claims import Verdict, page
 
     chosen = _chosen(args.only)
     if args.html and not args.html.absolute().parent.is_dir():
         raise UsageError(f"--html {args.html}: there is no folder {args.html.absolute().parent}")
-    start = time.monotonic()
-    points = [{"claim": claim, "quick": not args.full} for claim in chosen]
     try:
-        rows = sweeps.run(measure, points, path=args.resume, progress=sys.stderr.isatty())
+        record = run(chosen, quick=not args.full, path=args.resume, progress=sys.stderr.isatty())
     except sweeps.SweepError as error:
         print(f"{args.prog}: {error}", file=sys.stderr)
         return 1 if error.__cause__ else 2
-    seconds = time.monotonic() - start
-    verdicts = [Verdict.from_dict(row) for row in rows]
-    described = machine.describe()
-    note = page.summary(verdicts, described.device, seconds)
+    verdicts = [Verdict.from_dict(row) for row in record["verdicts"]]
+    note = page.summary(verdicts, record["machine"]["device"], record["seconds"])
     if args.html:
         args.html.write_text(page.page(verdicts, note), encoding="utf-8")
     if args.json:
-        record = {
-            "quick": not args.full,
-            "seconds": seconds,
-            "machine": described.to_dict(),
-            "verdicts": rows,
-        }
         print(json.dumps(record, indent=2, allow_nan=False))
     else:
         print(text(verdicts, note))
         if args.html:
             print(f"page: {args.html}")
     return 0
+
+
+def run(
+    chosen: Sequence[str], *, quick: bool, path: Path | None = None, progress: bool = False
+) -> dict[str, Any]:
+    """Put these claims to the test: their verdicts as plain data, with when, where and how long."""
+    from pagedlab import machine, sweeps
+
+    start = time.monotonic()
+    points = [{"claim": claim, "quick": quick} for claim in chosen]
+    rows = sweeps.run(measure, points, path=path, progress=progress)
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": quick,
+        "seconds": time.monotonic() - start,
+        "machine": machine.describe().to_dict(),
+        "verdicts": rows,
+    }
 
 
 def measure(claim: str, quick: bool) -> dict[str, Any]:

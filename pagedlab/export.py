@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import html
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -137,27 +138,61 @@ def page(notebook: Path, assets: Assets | None = None, *, timeout: float = TIMEO
     state = done.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     shown = _Shown(assets, state)
     body = "\n".join(shown.cell(cell) for cell in done.cells)
+    text = document(shown.title or notebook.stem, body, assets, own("note.html"), shown)
+    return Page(notebook.stem, text, len(shown.models()), time.monotonic() - start)
+
+
+def document(
+    title: str, body: str, assets: Assets, note: str = "", shown: _Shown | None = None, style: str = ""
+) -> str:
+    """A page around `body`, which is HTML, as is `note` above it; `shown` is what the body needs of widgets.
+
+    In the header stands `<!--site-->`, for a site's way around.
+    """
+    shown = shown or _Shown(assets, {})
     models = shown.models()
-    title = shown.title or notebook.stem
-    data = {"models": models, "modules": shown.modules}
+    styles = (own("page.css"), _code_style(), *shown.styles, *filter(None, [style]))
     parts = {
         "title": html.escape(title),
-        "style": "\n".join(
-            assets.style(text) for text in (_own("page.css"), shown.code_style(), *shown.styles)
-        ),
+        "style": "\n".join(map(assets.style, styles)),
+        "note": note,
         "body": body,
-        "data": _json(data),
+        "data": _json({"models": models, "modules": shown.modules}),
         "modules": "\n".join(
             f'<script type="application/json" id="{name}">{_json(text)}</script>'
             for name, text in assets.inside.items()
             if name in shown.modules
         ),
-        "host": "\n".join(shown.plotly() + [assets.script(_own("host.js"))]),
+        "host": "\n".join(shown.plotly() + [assets.script(own("host.js"))]),
     }
-    text = _own("page.html")
+    text = own("page.html")
     for name, value in parts.items():
         text = text.replace(f"<!--{name}-->", value)
-    return Page(notebook.stem, text, len(models), time.monotonic() - start)
+    return text
+
+
+def markdown(source: str) -> str:
+    """Markdown as HTML with nothing in it that could run or fetch; links to lessons lead to their pages."""
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+    made = re.sub(r'<a class="anchor-link".*?</a>', "", markdown2html_mistune(source))
+    return _clean(made).replace(".ipynb", ".html")
+
+
+def highlighted(source: str, language: str = "python", **options: Any) -> str:
+    """Code in colours, which scrolls by keyboard; `options` are those of Pygments' formatter."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+
+    formatter = HtmlFormatter(cssclass="code", wrapcode=True, **options)
+    made: str = highlight(source, get_lexer_by_name(language), formatter)
+    return made.replace("<pre>", '<pre tabindex="0">', 1)
+
+
+def own(name: str) -> str:
+    """A file that the pages are made of."""
+    return (files("pagedlab") / "data" / "page" / name).read_text(encoding="utf-8")
 
 
 def _run(notebook: Path, timeout: float) -> Any:
@@ -202,11 +237,13 @@ class _Shown:
 
     def cell(self, cell: Any) -> str:
         if cell.cell_type == "markdown":
-            return f'<section class="text">{self._markdown(cell.source)}</section>'
+            if not self.title and cell.source.startswith("# "):
+                self.title = cell.source.splitlines()[0][2:].strip()
+            return f'<section class="text">{markdown(cell.source)}</section>'
         if cell.cell_type != "code" or not cell.source.strip():
             return ""
         outputs = "".join(self._output(output) for output in cell.outputs)
-        code = f"<details open><summary>Code</summary>{_highlighted(cell.source)}</details>"
+        code = f"<details open><summary>Code</summary>{highlighted(cell.source)}</details>"
         return f'<section class="cell">{code}<div class="outputs">{outputs}</div></section>'
 
     def models(self) -> dict[str, Any]:
@@ -236,15 +273,6 @@ class _Shown:
 
         return [self._assets.script(get_plotlyjs(), "text/javascript")]
 
-    @staticmethod
-    def code_style() -> str:
-        from pygments.formatters import HtmlFormatter
-
-        def of(theme: str, style: str) -> str:
-            return f"[data-theme={theme}] {{ {HtmlFormatter(style=style).get_style_defs('.code')} }}"
-
-        return of("light", "xcode") + of("dark", "github-dark")
-
     def _model(self, model: Mapping[str, Any]) -> dict[str, Any]:
         state = dict(model["state"])
         for key, suffix in (("_esm", ".js"), ("_css", ".css")):
@@ -272,7 +300,7 @@ class _Shown:
             figure = html.escape(json.dumps(data[PLOT], separators=(",", ":")))
             return f'<div class="plot" role="img" data-figure="{figure}"></div>'
         if "text/markdown" in data:
-            return f'<div class="text">{self._markdown(data["text/markdown"])}</div>'
+            return f'<div class="text">{markdown(data["text/markdown"])}</div>'
         if "text/html" in data:
             return f'<div class="text">{_clean(data["text/html"])}</div>'
         for kind in ("image/svg+xml", "image/png", "image/jpeg"):
@@ -282,22 +310,14 @@ class _Shown:
                 )
         return _plain(data.get("text/plain", ""))
 
-    def _markdown(self, source: str) -> str:
-        from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
-        made = _clean(markdown2html_mistune(source))
-        if not self.title and source.startswith("# "):
-            self.title = source.splitlines()[0][2:].strip()
-        return made.replace(".ipynb", ".html")
-
-
-def _highlighted(source: str) -> str:
-    from pygments import highlight
+def _code_style() -> str:
     from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
 
-    made: str = highlight(source, PythonLexer(), HtmlFormatter(cssclass="code", wrapcode=True))
-    return made.replace("<pre>", '<pre tabindex="0">', 1)
+    def of(theme: str, style: str) -> str:
+        return f"[data-theme={theme}] {{ {HtmlFormatter(style=style).get_style_defs('.code')} }}"
+
+    return of("light", "xcode") + of("dark", "github-dark")
 
 
 def _clean(text: str) -> str:
@@ -332,10 +352,6 @@ def _json(value: Any) -> str:
 def _inside(text: str) -> str:
     """A script or a style sheet that cannot end its element: there `</` stands in strings alone."""
     return text.replace("</s", "<\\/s")
-
-
-def _own(name: str) -> str:
-    return (files("pagedlab") / "data" / "page" / name).read_text(encoding="utf-8")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

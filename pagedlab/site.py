@@ -1,76 +1,122 @@
-"""Every lesson as a page of one static site, with a start page, the glossary and the claims' verdicts.
+"""The whole course as a static site: lessons, glossary, claims' verdicts, the library's names, and a search.
 
 All pages share one copy of the scripts and styles and ask nothing of any other host. The lessons are run on
 the machine that makes the site, so what they show as measured was measured there; they say so themselves.
+Verdicts are measured there too, or taken from an earlier run, and the page says when and where.
 Browsers load shared scripts over http only: to read the site at home, `python -m http.server -d FOLDER`.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import json
 import re
-import tempfile
-import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pagedlab import claims_command, export
+from pagedlab import claims_command, export, site_api
+from pagedlab.bench import UsageError
 from pagedlab.lab import shipped_lessons
 
-HELP = "every lesson, the glossary and the claims' verdicts as a static site"
+HELP = "every lesson, the glossary, the claims' verdicts and the API as a static site with a search"
 GLOSSARY = "glossary.md"
+_PLACES = {"index": "pagedlab", "glossary": "Glossary", "claims": "Claims", "api": "API"}
 
 
-def make(folder: Path, lessons: list[Path], *, report: bool) -> dict[str, int]:
-    """Write the site into `folder`, with the claims' verdicts where `report`: bytes of each page by its name.
+class _Site:
+    """The pages so far, and what a search finds on them."""
 
+    def __init__(self, assets: export.Assets) -> None:
+        self.assets = assets
+        self.pages: dict[str, str] = {}
+        self.index: list[tuple[str, str, str, str]] = []
+        """Kind, title, text and address of each thing that can be found."""
+
+    def add(self, name: str, page: str) -> None:
+        """Take in a page; its links to the glossary's file lead to the glossary's page."""
+        self.pages[name] = page.replace(f'href="{GLOSSARY}', 'href="glossary.html')
+
+    def add_text(self, name: str, title: str, body: str, style: str = "") -> None:
+        """Make a page of HTML that is ours."""
+        self.add(name, export.document(title, body, self.assets, style=style))
+
+    def find_sections(self, kind: str, name: str, body: str, title: str = "") -> None:
+        """Have what stands below each heading found; `title` is what all of the page belongs to."""
+        parts = re.split(r'<h\d id="([^"]+)">(.*?)</h\d>', body, flags=re.DOTALL)
+        for anchor, heading, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            names = dict.fromkeys(filter(None, [title, _plain(heading)]))
+            self.index.append((kind, " · ".join(names), _plain(text), f"{name}.html#{anchor}"))
+
+    def write(self, folder: Path) -> dict[str, int]:
+        """Put every page into the folder, each with the way around: bytes by the page's file."""
+        style, script = self.assets.style(export.own("site.css")), self.assets.script(export.own("search.js"))
+        _, index = self.assets.add(f"export default {json.dumps(self.index, separators=(',', ':'))};", ".js")
+        search = export.own("search.html").replace("<!--index-->", index)
+        places = {f'href="{place}.html"': title for place, title in _PLACES.items() if place in self.pages}
+        links = "".join(f"<a {place}>{title}</a>" for place, title in places.items())
+        around = f'{style}<nav aria-label="Site">{links}{search}</nav>{script}'
+        written = {}
+        for name, page in self.pages.items():
+            here = f'href="{name}.html"'
+            text = page.replace("<!--site-->", around.replace(here, f'{here} aria-current="page"'))
+            (folder / f"{name}.html").write_text(text, encoding="utf-8")
+            written[f"{name}.html"] = len(text.encode())
+        return written
+
+
+def make(folder: Path, lessons: list[Path], verdicts: Mapping[str, Any] | None) -> dict[str, int]:
+    """Write the site into `folder`: bytes of each page by its name.
+
+    `verdicts` is what `claims_command.run` returned, here or elsewhere; without it there is no page of them.
     Raises ExportError for a lesson that does not run, OSError where nothing can be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    assets = export.Assets(folder / "assets")
-    written = {}
-
-    def write(name: str, text: str) -> None:
-        (folder / name).write_text(text, encoding="utf-8")
-        written[name] = len(text.encode())
-
+    site = _Site(export.Assets(folder / "assets"))
+    start = export.markdown(_start(lessons, bool(verdicts)))
+    site.add_text("index", "pagedlab", f'<div class="text">{start}</div>')
     for lesson in lessons:
-        write(f"{lesson.stem}.html", _linked(export.page(lesson, assets).html))
-    glossary = _prose((shipped_lessons() / GLOSSARY).read_text(encoding="utf-8"), "glossary", assets)
-    write("glossary.html", re.sub(r'(<h\d id=")([^"]+)', _anchor, glossary))
-    write("index.html", _prose(_start(lessons, report), "index", assets))
-    if report:
-        write("claims.html", _claims())
-    return written
+        page = export.page(lesson, site.assets)
+        site.add(lesson.stem, page.html)
+        texts = re.findall(r'<section class="text">(.*?)</section>', page.html, re.DOTALL)
+        site.find_sections("lesson", lesson.stem, "".join(texts), _title(lesson))
+    glossary = export.markdown((shipped_lessons() / GLOSSARY).read_text(encoding="utf-8"))
+    glossary = re.sub(r'(<h\d id=")([^"]+)', _anchor, glossary)
+    site.add_text("glossary", "Glossary", f'<div class="text">{glossary}</div>')
+    site.find_sections("word", "glossary", glossary)
+    if verdicts:
+        _add_claims(site, verdicts)
+    api = site_api.read()
+    for name, body in api.bodies.items():
+        site.add_text(name, name, body)
+    for name, file in api.sources.items():
+        code = export.highlighted(file.read_text(encoding="utf-8"), lineanchors="line", linenos="inline")
+        site.add_text(f"source.{name}", name, f"<h1>{name}</h1>{code}")
+    site.index += [("API", name, text, address) for (name, text), address in api.found.items()]
+    return site.write(folder)
 
 
-def _start(lessons: list[Path], report: bool) -> str:
+def _first(lesson: Path) -> str:
+    return "".join(json.loads(lesson.read_text(encoding="utf-8"))["cells"][0]["source"])
+
+
+def _title(lesson: Path) -> str:
+    return _first(lesson).splitlines()[0].removeprefix("# ")
+
+
+def _start(lessons: list[Path], claims: bool) -> str:
     """The start page: each lesson by its title with the question that it answers."""
     lines = ["# pagedlab", "A textbook chapter on the limits of PagedAttention that you can run.", ""]
     for lesson in lessons:
-        first = "".join(json.loads(lesson.read_text(encoding="utf-8"))["cells"][0]["source"])
-        question = re.search(r"\*\*Question\.\*\* (.+?)(?:\n\n|$)", first, re.DOTALL)
-        lines += [f"## [{first.splitlines()[0].removeprefix('# ')}]({lesson.name})", ""]
-        lines += [question[1] if question else "", ""]
+        question = re.search(r"\*\*Question\.\*\* (.+?)(?:\n\n|$)", _first(lesson), re.DOTALL)
+        lines += [f"## [{_title(lesson)}]({lesson.name})", "", question[1] if question else "", ""]
     lines += ["## More", "", f"- [Glossary]({GLOSSARY}): the words of the lessons"]
-    if report:
+    if claims:
         lines.append("- [The chapter's claims](claims.html): each with its verdict from one machine")
+    lines.append("- [The library](api.html): every public name, with its source")
     return "\n".join(lines)
-
-
-def _prose(text: str, name: str, assets: export.Assets) -> str:
-    """Markdown as a page like the lessons': a notebook of one cell."""
-    cell = {"id": name, "cell_type": "markdown", "metadata": {}, "source": text}
-    book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
-    with tempfile.TemporaryDirectory(prefix="pagedlab-site-") as place:
-        notebook = Path(place) / f"{name}.ipynb"
-        notebook.write_text(json.dumps(book), encoding="utf-8")
-        return _linked(export.page(notebook, assets).html)
-
-
-def _linked(page: str) -> str:
-    return page.replace(f'href="{GLOSSARY}', 'href="glossary.html')
 
 
 def _anchor(heading: re.Match[str]) -> str:
@@ -78,15 +124,41 @@ def _anchor(heading: re.Match[str]) -> str:
     return f"{heading[1]}{heading[2].lower().replace(',', '')}"
 
 
-def _claims() -> str:
-    """The report on every claim, run quickly here and now."""
-    from pagedlab import claims, machine
-    from pagedlab.claims import Verdict, page
+def _plain(markup: str) -> str:
+    """What a reader sees of HTML, in one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", markup)).split())
 
-    start = time.monotonic()
-    rows = [claims_command.measure(claim.id, quick=True) for claim in claims.all()]
-    verdicts = [Verdict.from_dict(row) for row in rows]
-    return page.page(verdicts, page.summary(verdicts, machine.describe().device, time.monotonic() - start))
+
+def _add_claims(site: _Site, record: Mapping[str, Any]) -> None:
+    from pagedlab.claims import Verdict, drawing, get, page
+
+    verdicts = [Verdict.from_dict(row) for row in record["verdicts"]]
+    note = page.summary(verdicts, record["machine"]["device"], record["seconds"])
+    ended = datetime.fromisoformat(record["date"]).astimezone(UTC)
+    note += f" Measured {'quickly' if record['quick'] else 'in full'}, until {ended:%Y-%m-%d %H:%M} UTC."
+    site.add_text("claims", "The chapter on trial", page.body(verdicts, note), page.STYLE + drawing.STYLE)
+    for verdict in verdicts:
+        text = f"{verdict.claim}: {verdict.outcome.value}: {'; '.join(verdict.conditions)}"
+        site.index.append(("claim", get(verdict.claim).says, text, f"claims.html#{verdict.claim}"))
+
+
+def _verdicts(file: Path | None) -> dict[str, Any]:
+    """An earlier run's verdicts from its file, or those of a quick run here and now."""
+    from pagedlab import claims
+
+    if file is None:
+        return claims_command.run([claim.id for claim in claims.all()], quick=True)
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        for row in record["verdicts"]:
+            claims.get(claims.Verdict.from_dict(row).claim)
+        datetime.fromisoformat(record["date"])
+        return {"machine": {"device": record["machine"]["device"]}} | {
+            key: record[key] for key in ("date", "quick", "seconds", "verdicts")
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"--verdicts {file}: not what `pagedlab claims --json` prints"
+        raise UsageError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,13 +166,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "lessons", nargs="*", metavar="LESSON", help="how their names begin: 01 (default: all)"
     )
-    parser.add_argument("--no-claims", action="store_true", help="leave the claims' verdicts out")
+    verdicts = parser.add_mutually_exclusive_group()
+    text = "what `pagedlab claims --json` printed, here or elsewhere (default: put them to the test now)"
+    verdicts.add_argument("--verdicts", type=Path, metavar="FILE", help=text)
+    verdicts.add_argument("--no-claims", action="store_true", help="leave the claims' verdicts out")
 
 
 def command(args: argparse.Namespace) -> int:
     chosen = [export.find(lesson) for lesson in args.lessons]
     chosen = chosen or sorted(shipped_lessons().glob("*.ipynb"))
-    written = make(args.folder, chosen, report=not args.no_claims)
+    verdicts = None if args.no_claims else _verdicts(args.verdicts)
+    written = make(args.folder, chosen, verdicts)
     total = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     found: dict[str, Any] = {"folder": str(args.folder), "pages": written, "bytes": total}
     print(

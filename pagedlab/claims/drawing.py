@@ -15,15 +15,13 @@ from pagedlab.claims.verdict import Chart, Line
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FOOT = 640, 300, 64, 624, 16, 256
 DASHES = ("none", "7 4", "2 3", "9 3 2 3", "4 4", "1 4", "12 4")
 PAGE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --page: #fff; --faint: #6b6b6b; --line: #c8c8c8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --page: #161616; --faint: #a0a0a0; --line: #4a4a4a; } }
+:root { color-scheme: light dark; --ink: light-dark(#1b1b1b, #e8e8e8); --page: light-dark(#fff, #161616);
+  --faint: light-dark(#6b6b6b, #a0a0a0); --line: light-dark(#c8c8c8, #4a4a4a); }
 """
 STYLE = """
-:root { --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #a2628c; --c4: #8a6d00; --c5: #3a8fb7;
-  --c6: #6b6b6b; }
-@media (prefers-color-scheme: dark) {
-  :root { --c0: #56b4e9; --c1: #f0883e; --c3: #cc79a7; --c4: #e0c341; --c6: #a0a0a0; } }
+:root { --c0: light-dark(#0072b2, #56b4e9); --c1: light-dark(#d55e00, #f0883e); --c2: #009e73;
+  --c3: light-dark(#a2628c, #cc79a7); --c4: light-dark(#8a6d00, #e0c341); --c5: #3a8fb7;
+  --c6: light-dark(#6b6b6b, #a0a0a0); }
 figure { margin: 1rem 0; }
 svg { max-width: 100%; height: auto; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }

@@ -16,38 +16,46 @@ from pagedlab.claims.drawing import svg
 from pagedlab.claims.verdict import Chart, Outcome, Verdict
 
 SIGNS = {Outcome.HOLDS: "✓", Outcome.HOLDS_WHEN: "◐", Outcome.FAILS_HERE: "✗", Outcome.NOT_MEASURABLE: "?"}
-_STYLE = """
+_FRAME = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 52rem;
   margin: 2rem auto; padding: 0 1rem; }
+a { color: inherit; }
+"""
+STYLE = """
 table { border-collapse: collapse; margin: .5rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .15rem .8rem .15rem 0; text-align: left;
   vertical-align: top; }
 td.n { text-align: right; }
 section { border-top: 2px solid var(--line); margin-top: 2rem; }
-a { color: inherit; }
-.word, .cite, footer { color: var(--faint); }
+.word, .cite { color: var(--faint); }
 """
 
 
 def page(verdicts: Sequence[Verdict], note: str) -> str:
     """The whole document; `note` says where, when and how long."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>The chapter on trial</title>'
+        f"<style>{drawing.PAGE}{_FRAME}{STYLE}{drawing.STYLE}</style></head>\n"
+        f"<body><main>{body(verdicts, note)}</main></body></html>\n"
+    )
+
+
+def body(verdicts: Sequence[Verdict], note: str) -> str:
+    """What stands on the page; its styles take their colours from `--ink`, `--faint` and `--line`."""
     rows = [
         f'<tr><td><a href="#{escape(v.claim)}">{escape(v.claim)}</a></td>'
         f"<td>{SIGNS[v.outcome]} {escape(v.outcome.value)}</td><td>{escape(v.conditions[0])}</td></tr>"
         for v in verdicts
     ]
-    body = [
+    parts = [
         f"<h1>The chapter on trial</h1><p>{escape(note)}</p>",
         f"<table><tr><th>claim</th><th>verdict</th><th>when, or why</th></tr>{''.join(rows)}</table>",
         *map(_section, verdicts),
-        "<footer><p>Each number carries its word: measured here, computed, simulated, assumed, recorded "
-        "elsewhere, or published by others.</p></footer>",
+        '<p class="word">Each number carries its word: measured here, computed, simulated, assumed, recorded '
+        "elsewhere, or published by others.</p>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>The chapter on trial</title>'
-        f"<style>{drawing.PAGE}{_STYLE}{drawing.STYLE}</style></head>\n<body>{chr(10).join(body)}</body></html>\n"
-    )
+    return "\n".join(parts)
 
 
 def summary(verdicts: Sequence[Verdict], device: str, seconds: float) -> str:

@@ -179,10 +179,24 @@ function theme(dark) {
   plot();
 }
 
+/** What the reader chose, on this page or on one beside it; a page from a file may not be allowed to keep it. @param {string} [chosen] */
+function kept(chosen) {
+  try {
+    if (chosen) localStorage.setItem("pagedlab-theme", chosen);
+    return localStorage.getItem("pagedlab-theme");
+  } catch {
+    return null;
+  }
+}
+
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 prefersDark.addEventListener("change", () => theme(prefersDark.matches));
-document.getElementById("theme")?.addEventListener("click", () => theme(document.documentElement.dataset.theme !== "dark"));
-theme(prefersDark.matches);
+document.getElementById("theme")?.addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme !== "dark";
+  kept(dark ? "dark" : "light");
+  theme(dark);
+});
+theme((kept() ?? (prefersDark.matches ? "dark" : "light")) === "dark");
 for (const [id, { name }] of Object.entries(data.models)) {
   const model = /^(Directional)?LinkModel$/.test(name) ? modelOf(id) : null;
   if (model) tie(model);
