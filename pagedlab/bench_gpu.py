@@ -123,33 +123,24 @@ def time_point(
 
 
 def _makers(decode: Decode, point: Point) -> Iterator[tuple[str, Callable[[], Case]]]:
-    """What makes each case, by name; the contiguous twin is the baseline."""
+    """What makes each case, by name; the contiguous twin is the baseline.
+
+    Each sequence is read in one part, but for "split": into as many as the kernel finds best.
+    """
     some = point.blocks[min(1, len(point.blocks) - 1)]
-    yield "contiguous", decode.twin
+    yield "contiguous", partial(decode.twin, num_splits=1)
     for size in point.blocks:
-        yield f"paged {size}", partial(decode.paged, size)
-    if (parts := _parts(point.sizes)) > 1:
-        for name, make in (("contiguous", decode.twin), (f"paged {some}", partial(decode.paged, some))):
-            name = f"{name}, {parts} parts"
-            yield name, partial(make, name=name, num_splits=parts)
+        yield f"paged {size}", partial(decode.paged, size, num_splits=1)
+    for name, make in (("contiguous", decode.twin), (f"paged {some}", partial(decode.paged, some))):
+        yield f"{name}, split", partial(make, name=f"{name}, split")
     if not decode.scales:
         yield "sdpa", decode.sdpa
     yield "copy", decode.copier
     decode.graphs = False
     name = f"paged {some}, launched"
-    yield name, partial(decode.paged, some, name=name)
+    yield name, partial(decode.paged, some, name=name, num_splits=1)
     for peer in map(peers.get, point.peers):
         yield peer.name, partial(decode.peer, peer, 16)
-
-
-def _parts(sizes: Sizes) -> int:
-    """Into how many parts each sequence is cut so that two programs a multiprocessor have work, or 1."""
-    if device() != "cuda":
-        return 2
-    import torch
-
-    wanted = 2 * torch.cuda.get_device_properties(0).multi_processor_count // (sizes.seqs * sizes.kv_heads)
-    return max(1, min(wanted, sizes.tokens // 256))
 
 
 def _dry(comparison: Comparison) -> str:

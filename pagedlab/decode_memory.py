@@ -118,9 +118,14 @@ class Memory:
             return used.view(heads, blocks, size, dim).permute(1, 2, 0, 3)
         return used.view(blocks, size, heads, dim)
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of K and V that one step must read."""
+        return self.sizes.token_bytes * int(self.lengths.sum()) // len(self.parts)
+
     def used(self) -> list[Tensor]:
         """The part of the buffers that a call reads."""
-        used = len(self.parts) * self.sizes.bytes_read // 2 // self.key.itemsize
+        used = len(self.parts) * self.bytes_read // 2 // self.key.itemsize
         return [buffer[:used] for buffer in (self.key, self.value)]
 
     def rows(self, layout: str) -> list[Tensor]:

@@ -105,7 +105,7 @@ class Decode(Memory):
         """Attention over one contiguous piece a sequence; `options` go to the kernel."""
         rows = self.rows(layout)
         batches = [(*(each[part] for each in rows), self.lengths[part]) for part in self.parts]
-        return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, rows, options)
+        return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, lambda: rows, options)
 
     def paged(
         self, block_size: int, order: str = SHUFFLED, layout: str = HND, name: str = "", **options: Any
@@ -115,7 +115,7 @@ class Decode(Memory):
         table = self.table(block_size, order)
         batches = [(*blocks, table[part], self.lengths[part]) for part in self.parts]
         name, lie = name or f"paged {block_size}", f"{layout}, blocks {order}"
-        return self._ours(name, lie, paged_attention, batches, _gathered(blocks, table), options)
+        return self._ours(name, lie, paged_attention, batches, lambda: _gathered(blocks, table), options)
 
     def sdpa(self, name: str = TORCH) -> Case:
         """torch's attention, with the query heads of a group as rows of one query: its fastest way here."""
@@ -148,8 +148,8 @@ class Decode(Memory):
         if self.device == "cpu":
             from pagedlab_kernels.cpu import stream_read
 
-            return Case(READER, lambda: stream_read(*parts), "as it lies", self.sizes.bytes_read)
-        return Case(READER, lambda: [part.sum() for part in parts], "as it lies", self.sizes.bytes_read)
+            return Case(READER, lambda: stream_read(*parts), "as it lies", self.bytes_read)
+        return Case(READER, lambda: [part.sum() for part in parts], "as it lies", self.bytes_read)
 
     def copier(self) -> Case:
         """Copy those bytes on the device, which reads and writes them: what a GPU is known to do at best."""
@@ -160,12 +160,13 @@ class Decode(Memory):
             for part, copy in zip(parts, copies, strict=True):
                 copy.copy_(part)
 
-        return Case(COPIER, self._launched(call), "as it lies", 2 * self.sizes.bytes_read)
+        return Case(COPIER, self._launched(call), "as it lies", 2 * self.bytes_read)
 
     def compare(
         self,
         cases: Iterable[Case],
         *,
+        again: Callable[[], object] | None = None,
         caches: str = COLD,
         rounds: int = FEWEST_ROUNDS,
         seed: int = 0,
@@ -183,6 +184,7 @@ class Decode(Memory):
         with _on_threads(self.threads):
             found = timing.compare(
                 listed,
+                again=again,
                 limit=next((case.name for case in listed if case.name in (READER, COPIER)), None),
                 caches=caches,
                 what=f"{what or self.sizes}; kernel: {self.kernel}",
@@ -201,7 +203,7 @@ class Decode(Memory):
         layout: str,
         attend: Callable[..., Any],
         batches: list[tuple[Tensor, ...]],
-        rows: list[Tensor],
+        rows: Callable[[], list[Tensor]],
         options: dict[str, Any],
     ) -> Case:
         calls, options = [], self.scales | options
@@ -209,7 +211,7 @@ class Decode(Memory):
             call = partial(attend, self.query[part], *batch, backend=self.kernel, **options)
             call()  # checked once; timed without
             calls.append(partial(call, check=False))
-        return self._case(name, layout, calls, rows)
+        return self._case(name, layout, calls, rows())
 
     def _case(self, name: str, layout: str, calls: Sequence[Callable[[], Any]], rows: list[Tensor]) -> Case:
         """A case whose answer is right; `rows` are K and V of the first sequences, one piece each.
@@ -227,7 +229,7 @@ class Decode(Memory):
             raise ArithmeticError(f"{name} is off by {error:.1e} from the float64 answer, more than {most}")
         self.errors[name] = error
         around = calls[0] if len(calls) == 1 else lambda: [call() for call in calls]
-        return Case(name, self._launched(around), layout, self.sizes.bytes_read)
+        return Case(name, self._launched(around), layout, self.bytes_read)
 
     def _launched(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """The call, or a graph of it: recorded once, on a stream of its own, then launched as one."""

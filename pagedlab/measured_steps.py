@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pagedlab import timing
 from pagedlab.cost import QUERY_GROUP, Heads
-from pagedlab.decoding import device, kernel_for
+from pagedlab.decoding import IN_ORDER, Decode, device
 from pagedlab.steptime import StepTime, fit
 
 BATCHES = ((1, 512), (1, 8_192), (8, 512), (8, 2_048), (64, 128), (64, 512))
@@ -51,15 +51,12 @@ def measure(
     >>> measured.word, measured.base > 0
     ('measured', True)
     """
-    where = device()
-    cases = [
-        timing.Case(f"{seqs} x {tokens}", _step(decoder, seqs, tokens, where)) for seqs, tokens in BATCHES
-    ]
+    cases = [timing.Case(f"{seqs} x {tokens}", _step(decoder, seqs, tokens)) for seqs, tokens in BATCHES]
     comparison = timing.compare(
         cases,
         what=f"one step of {decoder}",
         repeats=repeats,
-        clock=timing.CudaClock() if where == "cuda" else None,
+        clock=timing.CudaClock() if device() == "cuda" else None,
         should_stop=should_stop,
         progress=progress,
     )
@@ -72,33 +69,29 @@ def measure(
     return fit(measured, f"{decoder}; timed on {comparison.device}")
 
 
-def _step(decoder: Decoder, seqs: int, tokens: int, where: str) -> Callable[[], object]:
+def _step(decoder: Decoder, seqs: int, tokens: int) -> Callable[[], object]:
     """One step of `seqs` sequences that have `tokens` tokens each."""
     import torch
 
     from pagedlab_kernels import paged_attention
 
-    hidden, (layers, heads) = decoder.hidden, (decoder.layers, decoder.heads)
-    blocks = -(-tokens // BLOCK_SIZE)
-    generator = torch.Generator().manual_seed(0)
-
-    def numbers(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator).to(where)
-
-    into, out = numbers(layers, hidden, 6 * hidden), numbers(layers, 6 * hidden, hidden)
-    caches = numbers(layers, 2, seqs * blocks, heads.kv_heads, BLOCK_SIZE, heads.head_dim).transpose(3, 4)
-    table = torch.arange(seqs * blocks, dtype=torch.int32).reshape(seqs, blocks).to(where)
-    lengths = torch.full((seqs,), tokens, dtype=torch.int32).to(where)
-    first, kernel = numbers(seqs, hidden), kernel_for(where)
+    hidden, sizes = decoder.hidden, decoder.heads.sizes(seqs, tokens)
+    layers = [Decode(sizes, seed) for seed in range(decoder.layers)]
+    first, kernel, lengths = layers[0], layers[0].kernel, layers[0].lengths
+    table = first.table(BLOCK_SIZE, IN_ORDER)
+    caches = [[layer.blocks(buffer, BLOCK_SIZE) for buffer in (layer.key, layer.value)] for layer in layers]
+    generator = torch.Generator(first.device).manual_seed(0)
+    into, out = (
+        torch.randn(len(layers), *shape, generator=generator, device=first.device)
+        for shape in ((hidden, 6 * hidden), (6 * hidden, hidden))
+    )
 
     def step() -> object:
-        x = first
-        for layer in range(layers):
-            query = x.view(seqs, -1, heads.head_dim)
-            key, value = caches[layer]
-            x = paged_attention(query, key, value, table, lengths, backend=kernel, check=False).view(seqs, -1)
-            x = torch.nn.functional.normalize((x @ into[layer]) @ out[layer])
-        return x
+        query = first.query
+        for layer, (key, value) in enumerate(caches):
+            x = paged_attention(query, key, value, table, lengths, backend=kernel, check=False).flatten(1)
+            query = torch.nn.functional.normalize((x @ into[layer]) @ out[layer]).view_as(query)
+        return query
 
     step()
     return step

@@ -11,7 +11,7 @@ tell how far they are, and stop when asked. Memory is made for a batch once and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,9 @@ MOST_TOKENS = 32_768
 HOST_BATCH = 64
 """Sequences in the table that the host builds."""
 
-Ask = Callable[[], bool]
-Progress = Callable[[int, int], object]
-
 
 @dataclass(frozen=True)
-class Setting:
+class DecodeSetting:
     """One decode step: `batch` sequences of `context` tokens, and how their memory lies.
 
     Raises `ValueError` for a layout or an order that is none, and for a batch of more than `MOST_TOKENS`
@@ -113,7 +110,14 @@ def count(workload: Workload, block_sizes: Sequence[int] = BLOCK_SIZES) -> Count
     )
 
 
-# ---- for the process that measures ------------------------------------------------------------
+def building(lengths: Iterable[int], block_size: int) -> Callable[[], object]:
+    """Building the padded table of sequences of such lengths from Python lists: a call to be timed."""
+    ends = np.cumsum([-(-length // block_size) for length in lengths]).tolist()
+    tables = [list(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
+    return lambda: padded_table(tables)
+
+
+# ---- for the process that measures; `asked` are `should_stop` and `progress` as in `timing.compare` ----
 
 
 def decode(
@@ -121,57 +125,46 @@ def decode(
     num_tokens: Mapping[SeqId, int],
     block_size: int,
     num_slots: int,
-    *,
-    should_stop: Ask = lambda: False,
-    progress: Progress | None = None,
+    **asked: Any,
 ) -> Cost:
     """`AttentionCost.measure` over those tables of a pool of `num_slots` slots."""
     pool: AttentionCost = _kept(AttentionCost, num_slots)
-    return pool.measure(tables, num_tokens, block_size, should_stop=should_stop, progress=progress)
+    return pool.measure(tables, num_tokens, block_size, **asked)
 
 
-def step(
-    setting: Setting, block_size: int, *, should_stop: Ask = lambda: False, progress: Progress | None = None
-) -> Comparison:
+def step(setting: DecodeSetting, block_size: int, **asked: Any) -> Comparison:
     """One decode step through blocks, beside its contiguous twin and a plain read of the same bytes.
 
     Raises `Outdated` when stopped before a round was whole.
 
-    >>> comparison = step(Setting(context=64, batch=2), block_size=16)
+    >>> comparison = step(DecodeSetting(context=64, batch=2), block_size=16)
     >>> [timing.name for timing in comparison.timings]
     ['contiguous', 'paged 16', 'read']
     """
-    return _compared(setting, (block_size,), should_stop, progress)
+    return _compared(setting, (block_size,), asked)
 
 
 def sweep(
-    setting: Setting,
+    setting: DecodeSetting,
     lengths: Sequence[int],
     block_sizes: Sequence[int] = BLOCK_SIZES,
-    *,
-    should_stop: Ask = lambda: False,
-    progress: Progress | None = None,
+    **asked: Any,
 ) -> Swept:
     """A step at each block size, and building the padded table of sequences of `lengths` tokens."""
-    cases: dict[str, Callable[[], object]] = {}
-    for size in block_sizes:
-        ends = np.cumsum([-(-length // size) for length in lengths]).tolist()
-        tables = [list(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
-        cases[f"paged {size}"] = lambda tables=tables: padded_table(tables)  # type: ignore[misc]
+    cases = {f"paged {size}": building(lengths, size) for size in block_sizes}
+    should_stop = asked.get("should_stop")
     host = timing.compare(cases, caches=WARM, should_stop=should_stop, what="building the padded table")
-    return Swept(_compared(setting, block_sizes, should_stop, progress), host)
+    return Swept(_compared(setting, block_sizes, asked), host)
 
 
-def _compared(
-    setting: Setting, block_sizes: Sequence[int], should_stop: Ask, progress: Progress | None
-) -> Comparison:
+def _compared(setting: DecodeSetting, block_sizes: Sequence[int], asked: dict[str, Any]) -> Comparison:
     batch: Decode = _kept(Decode, Sizes(setting.batch, setting.context))
     cases = [
         batch.twin(setting.layout),
         *(batch.paged(size, setting.order, setting.layout) for size in block_sizes),
         batch.reader(),
     ]
-    comparison = batch.compare(cases, rounds=FEWEST_ROUNDS, should_stop=should_stop, progress=progress)
+    comparison = batch.compare(cases, rounds=FEWEST_ROUNDS, **asked)
     if comparison.rounds < FEWEST_ROUNDS:
         raise Outdated("stopped before the last round was timed")
     return comparison

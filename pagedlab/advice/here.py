@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagedlab import _format, machine
+from pagedlab import _format, machine, timing
 from pagedlab.advice.block_cost import Demand
 from pagedlab.advice.report import CANNOT_TELL, Finding
 from pagedlab.advice.setting import Setting
 from pagedlab.comparison import FASTER, SLOWER
 from pagedlab.events import SeqId
-from pagedlab.table import padded_table
-
-if TYPE_CHECKING:
-    from pagedlab.comparison import Comparison
-    from pagedlab.cost import AttentionCost
+from pagedlab.overhead import building
 
 SLOTS, LONGEST = 16_384, 4_096
 SIZES = (16, 32, 64, 128, 256)
@@ -32,27 +25,23 @@ def measure(demand: Demand, setting: Setting) -> tuple[list[Finding], Setting]:
         from pagedlab.cost import AttentionCost
 
         attention = AttentionCost(SLOTS)
-        comparisons = {size: _kernel(attention, demand, size) for size in SIZES}
+        comparisons = {size: attention.measure(*_batch(demand, size), size).comparison for size in SIZES}
     except (ImportError, MemoryError, RuntimeError, StopIteration) as error:
         missing = f"no kernel could be timed here: {error or type(error).__name__}"
         return [host, Finding("kernel here", f"{CANNOT_TELL} its cost", CANNOT_TELL, missing)], setting
-    device = machine.gpu_device() if attention.device == "cuda" else machine.cpu_device()
-    paged = {size: comparison.timings[1].name for size, comparison in comparisons.items()}
-    ratios = {size: comparisons[size].ratio(name).median for size, name in paged.items()}
+    pool, device = attention.pool, comparisons[SIZES[0]].device
+    ratios = {size: found.ratio(f"paged {size}").median for size, found in comparisons.items()}
+    differences = {size: found.difference(f"paged {size}") for size, found in comparisons.items()}
     text = "time of paged over contiguous attention: " + ", ".join(
-        f"blocks of {size} {ratio:.2f} ({comparisons[size].difference(paged[size])})"
-        for size, ratio in ratios.items()
+        f"blocks of {size} {ratio:.2f} ({differences[size]})" for size, ratio in ratios.items()
     )
-    same = attention.device == "cuda" and _number(setting.gpu.name) in device.lower()
+    same = pool.device == "cuda" and _number(setting.gpu.name) in device.lower()
     if not same:
         text += f". Not used: this is no {setting.gpu.title}"
-    evidence = f"{device}; {attention.backend} kernel, one layer of {attention.heads}, medians of 15 rounds"
+    evidence = f"{device}; {pool.kernel} kernel, one layer of {attention.heads}, medians of 15 rounds"
     finding = Finding("kernel here", text, "measured", evidence, {"ratios": ratios})
     # A difference that was not seen is none.
-    seen = {
-        size: ratios[size] if comparisons[size].difference(name) in (FASTER, SLOWER) else 1.0
-        for size, name in paged.items()
-    }
+    seen = {size: ratios[size] if what in (FASTER, SLOWER) else 1.0 for size, what in differences.items()}
     return [host, finding], replace(setting, kernel_ratio=seen) if same else setting
 
 
@@ -76,24 +65,14 @@ def _batch(demand: Demand, block_size: int) -> tuple[dict[SeqId, list[int]], dic
     return tables, tokens
 
 
-def _kernel(attention: AttentionCost, demand: Demand, size: int) -> Comparison:
-    tables, tokens = _batch(demand, size)
-    return attention.measure(tables, tokens, size).comparison
-
-
 def _host(demand: Demand) -> Finding:
-    tables, _ = _batch(demand, 1)
-    rows = list(tables.values())
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        table = padded_table(rows)
-        seconds.append(time.perf_counter() - start)
-    entries = sum(map(len, rows))
-    each = statistics.median(seconds) / entries
+    _, tokens = _batch(demand, 1)
+    timed = timing.compare({"table": building(tokens.values(), 1)}, repeats=5)["table"]
+    entries, padded = sum(tokens.values()), len(tokens) * max(tokens.values())
+    each = timed.median / entries
     text = (
         f"building a padded table takes {_format.seconds(each)} an entry; it holds "
-        f"{table.size / entries:.1f} times the real entries ({len(rows)} requests of this trace)"
+        f"{padded / entries:.1f} times the real entries ({len(tokens)} requests of this trace)"
     )
     evidence = f"{machine.cpu_device()}; the whole table, where an engine changes only what grew"
     return Finding("table here", text, "measured", evidence, {"seconds_per_entry": each})

@@ -7,16 +7,15 @@ empty, whatever the block size, and a compressed one (CSR) has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from pagedlab import table, timing, workloads
+from pagedlab import timing, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, slower
 from pagedlab.claims.verdict import Chart, Claim, Measurement, Outcome, Verdict
 from pagedlab.comparison import COLD, WARM, Comparison
 from pagedlab.decoding import clock_for
+from pagedlab.overhead import building
 
 ID = "small-blocks-cost"
 ROWS = ("a13", "a14", "a16", "b6", "b17", "b18")
@@ -29,7 +28,7 @@ def run(quick: bool) -> Verdict:
     sizes = (1, 8, USUAL) if quick else (1, 2, 4, 8, USUAL, 32)
     lengths = workloads.named("azure-conversation", BATCH).stored
     host = timing.compare(
-        {f"paged {size}": _build(lengths, size) for size in reversed(sizes)},
+        {f"paged {size}": building(lengths, size) for size in reversed(sizes)},
         what=f"building the padded table of {BATCH} sequences from Python lists",
         caches=WARM,
         clock=clock_for("cpu"),
@@ -86,12 +85,6 @@ def judge(kernel: Comparison, host: Comparison, counted: dict[int, tuple[int, in
     lines = (reading.time_line(kernel, reading.paged_cases(kernel), f"kernel, caches {COLD}"),)
     chart = Chart("Small blocks", "block size (tokens)", "time / contiguous", lines)
     return reading.told(ID, outcome, conditions, measured, ROWS, [kernel, host], chart)
-
-
-def _build(lengths: np.ndarray, size: int) -> Callable[[], object]:
-    ends = np.cumsum(-(-lengths // size)).tolist()
-    tables = [list(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
-    return lambda: table.padded_table(tables)
 
 
 CLAIM = Claim(ID, "smaller blocks mean longer tables, more look-ups and worse locality", run)

@@ -7,10 +7,10 @@ import pytest
 
 from pagedlab import overhead, waste, workloads
 from pagedlab.cost import Outdated
-from pagedlab.overhead import BLOCK_SIZES, Setting
+from pagedlab.overhead import BLOCK_SIZES, DecodeSetting
 from pagedlab_widgets import OverheadExplorer, measuring
 
-SMALL = Setting(context=16, batch=2)
+SMALL = DecodeSetting(context=16, batch=2)
 
 
 # ---- the costs --------------------------------------------------------------------------------
@@ -18,7 +18,7 @@ SMALL = Setting(context=16, batch=2)
 
 @pytest.mark.parametrize("block_size, lookups", [(1, 300), (16, 21), (64, 6), (256, 3)])
 def test_a_step_looks_up_each_block_of_each_sequence_once(block_size, lookups):
-    assert Setting(context=100, batch=3).lookups(block_size) == lookups
+    assert DecodeSetting(context=100, batch=3).lookups(block_size) == lookups
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_step_looks_up_each_block_of_each_sequence_once(block_size, lookups):
 )
 def test_a_step_that_is_not_measured_here_says_why(wrong, says):
     with pytest.raises(ValueError, match=says):
-        Setting(**wrong)
+        DecodeSetting(**wrong)
 
 
 def test_what_is_counted_is_the_waste_and_the_tables_of_the_workload():
@@ -47,7 +47,7 @@ def test_what_is_counted_is_the_waste_and_the_tables_of_the_workload():
 
 @pytest.mark.parametrize("layout, order", [("HND", "in order"), ("NHD", "scattered")])
 def test_a_step_is_measured_beside_its_twin_of_the_same_layout(layout, order):
-    comparison = overhead.step(Setting(16, 2, layout, order), block_size=4)
+    comparison = overhead.step(DecodeSetting(16, 2, layout, order), block_size=4)
     assert [timing.name for timing in comparison.timings] == ["contiguous", "paged 4", "read"]
     assert [timing.layout for timing in comparison.timings[:2]] == [
         f"{layout}, one piece",

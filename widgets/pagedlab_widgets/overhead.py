@@ -18,7 +18,7 @@ import ipywidgets
 
 from pagedlab import _format, overhead
 from pagedlab.comparison import Comparison
-from pagedlab.overhead import BLOCK_SIZES, LAYOUTS, ORDERS, Setting, Swept
+from pagedlab.overhead import BLOCK_SIZES, LAYOUTS, ORDERS, DecodeSetting, Swept
 from pagedlab.workloads import Workload
 
 from .bar_table import BarTable
@@ -98,9 +98,9 @@ class OverheadExplorer(ipywidgets.VBox):
     # ---- asking ------------------------------------------------------------------------------
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> DecodeSetting:
         """The step that is set; raises `ValueError` when it is larger than what is measured here."""
-        return Setting(self.context.value, self.batch.value, self.layout_list.value, self.order.value)
+        return DecodeSetting(self.context.value, self.batch.value, self.layout_list.value, self.order.value)
 
     def measure(self) -> Comparison:
         """Measure the step that is set, and wait for it."""
@@ -154,7 +154,7 @@ class OverheadExplorer(ipywidgets.VBox):
 
     # ---- drawing -----------------------------------------------------------------------------
 
-    def _counted(self, setting: Setting) -> str:
+    def _counted(self, setting: DecodeSetting) -> str:
         entries = setting.lookups(self.block_size.value)
         size = _format.size(4 * entries)
         return f"{_format.count(entries, 'look-up')} a layer, a block table of {size} (computed)."
