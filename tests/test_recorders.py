@@ -14,7 +14,7 @@ import pytest
 
 from pagedlab import recorders
 from pagedlab.events import Allocate, Cache, CacheHit, Evict, PoolState, Preempt, ResetCache
-from pagedlab.recorders import RecordingError
+from pagedlab.recorders import EngineRunError
 from pagedlab.recorders import vllm as recorder
 
 SHIPPED = files("pagedlab") / "data" / "recorded" / "vllm-0.32.0.jsonl.gz"
@@ -66,7 +66,7 @@ def test_a_log_loads_from_a_file_plain_or_gzipped(tmp_path):
     plain.write_bytes(gzip.decompress(SHIPPED.read_bytes()))
     assert list(recorders.load(packed).events) == list(recorders.load(plain).events)
     packed.write_bytes(SHIPPED.read_bytes()[:1000])
-    with pytest.raises(RecordingError, match="run.jsonl.gz is no whole gzip file"):
+    with pytest.raises(EngineRunError, match="run.jsonl.gz is no whole gzip file"):
         recorders.load(packed)
     with pytest.raises(FileNotFoundError):
         recorders.load(tmp_path / "none.jsonl")
@@ -181,7 +181,7 @@ def test_what_is_found_cached_evicted_and_preempted_is_an_event_and_so_in_the_st
     ],
 )
 def test_a_line_that_is_wrong_is_one_error_with_file_and_line(tmp_path, lines, words):
-    with pytest.raises(RecordingError, match="^log.jsonl.*" + words):
+    with pytest.raises(EngineRunError, match="^log.jsonl.*" + words):
         _load(tmp_path, lines)
 
 

@@ -24,6 +24,6 @@ before the first, and `req` names the request:
     kv_event    type, hashes, tokens              what vLLM itself publishes; no block ids
 """
 
-from pagedlab.recorders.recording import Recording, RecordingError, load, shipped
+from pagedlab.recorders.engine_run import EngineRun, EngineRunError, load, shipped
 
-__all__ = ["Recording", "RecordingError", "load", "shipped"]
+__all__ = ["EngineRun", "EngineRunError", "load", "shipped"]

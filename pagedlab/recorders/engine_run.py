@@ -41,12 +41,12 @@ _SHIPPED = "vllm-0.32.0.jsonl.gz"
 _NO_BLOCK_MOVES = frozenset({"arrived", "refused", "finished", "kv_event"})
 
 
-class RecordingError(ValueError):
+class EngineRunError(ValueError):
     """A log cannot be replayed; the message names file, line and rule."""
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class EngineRun:
     """A recorded run of a real engine: its pool's events, one closed step for each of its steps.
 
     >>> run = shipped()
@@ -67,13 +67,13 @@ class Recording:
     word = "recorded"
 
     def __repr__(self) -> str:
-        return f"Recording({self.engine}, {self.num_blocks} blocks of {self.block_size}, {self.events!r})"
+        return f"EngineRun({self.engine}, {self.num_blocks} blocks of {self.block_size}, {self.events!r})"
 
 
-def load(path: str | Path) -> Recording:
+def load(path: str | Path) -> EngineRun:
     """Read a log that `pagedlab.recorders.vllm` wrote, gzipped when its name ends in .gz.
 
-    Raises `RecordingError` with file and line for a line that is no such event or does not agree with
+    Raises `EngineRunError` with file and line for a line that is no such event or does not agree with
     what came before it, `OSError` for a file that cannot be read.
     """
     path = Path(path)
@@ -82,17 +82,17 @@ def load(path: str | Path) -> Recording:
         try:
             return _read(file, path.name)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise RecordingError(f"{path.name} is no whole gzip file: {error}") from None
+            raise EngineRunError(f"{path.name} is no whole gzip file: {error}") from None
 
 
-def shipped() -> Recording:
+def shipped() -> EngineRun:
     """The run that comes with the package: vLLM's CPU build, a small model with random weights, requests
     that share prompts, and a pool small enough for evictions and preemptions."""
     packed = (files("pagedlab") / "data" / "recorded" / _SHIPPED).read_bytes()
     return _read(io.StringIO(gzip.decompress(packed).decode("utf-8")), _SHIPPED)
 
 
-def _read(lines: Iterable[str], name: str) -> Recording:
+def _read(lines: Iterable[str], name: str) -> EngineRun:
     replay: _Replay | None = None
     kinds: Counter[str] = Counter()
     for number, text in enumerate(lines, 1):
@@ -105,14 +105,14 @@ def _read(lines: Iterable[str], name: str) -> Recording:
             else:
                 replay.take(line)
         except KeyError as error:
-            raise RecordingError(f"{name}, line {number}: the field {error} is missing") from None
+            raise EngineRunError(f"{name}, line {number}: the field {error} is missing") from None
         except (ValueError, TypeError, AttributeError) as error:
-            raise RecordingError(f"{name}, line {number}: {error}") from None
+            raise EngineRunError(f"{name}, line {number}: {error}") from None
         kinds[line["event"]] += 1
     if replay is None:
-        raise RecordingError(f"{name} is empty: a line that describes the pool comes first")
+        raise EngineRunError(f"{name} is empty: a line that describes the pool comes first")
     replay.finish()
-    return Recording(
+    return EngineRun(
         replay.log,
         replay.num_blocks,
         replay.block_size,
