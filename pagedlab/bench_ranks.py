@@ -13,11 +13,9 @@ from typing import Any
 
 from pagedlab import _format, workloads
 from pagedlab.machine import cpu_device
-from pagedlab.parallel.cost import MessageCost, RunCost, message_cost, run_cost
-from pagedlab.parallel.launch import run as run_ranks
-from pagedlab.parallel.plan import METHODS, Plan
+from pagedlab.parallel.cost import WORKLOAD, MessageCost, RunCost, message_cost, served_cost
+from pagedlab.parallel.plan import METHODS
 
-WORKLOAD = "azure-conversation"
 BATCHES, BLOCK_SIZES = (8, 64, 256), (16, 64)
 RANKS = (2, 4)
 SENT_TO = (2, 4, 8, 16, 64)
@@ -94,19 +92,6 @@ def run(quick: bool, progress: Callable[[int, int], object] | None = None) -> Ra
         messages.append(message_cost(workload, batch, size, steps=100 if quick else 1_000))
         tell(len(messages), len(jobs) + len(many))
     for ranks, method in many:
-        runs[ranks, method] = run_cost(run_ranks(_plan(ranks, method, steps=40 if quick else 300)))
+        runs[ranks, method] = served_cost(ranks, method, 40 if quick else 300, max_seqs=16)
         tell(len(messages) + len(runs), len(jobs) + len(many))
     return RanksBench(messages, runs, cpu_device())
-
-
-def _plan(ranks: int, method: str, steps: int) -> Plan:
-    return Plan(
-        ranks=ranks,
-        steps=steps,
-        method=method,
-        workload=WORKLOAD,
-        num_blocks=4_096,
-        block_size=16,
-        max_seqs=16,
-        verify=False,
-    )

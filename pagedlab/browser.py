@@ -23,16 +23,23 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pagedlab.lab import lab_arguments
+from pagedlab_kernels.inside.child import environment
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-_PACKAGES = ("pagedlab", "pagedlab_kernels", "pagedlab_widgets")
+_FOLDERS = {
+    "JUPYTER_CONFIG_DIR": "config",
+    "JUPYTER_DATA_DIR": "data",
+    "JUPYTER_RUNTIME_DIR": "runtime",
+    "IPYTHONDIR": "ipython",
+    "JUPYTERLAB_SETTINGS_DIR": "settings",
+    "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+}
 
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -104,9 +111,8 @@ def serve(root: Path, timeout: float = 90.0) -> Iterator[Server]:
     ]
     log = private / "server.log"
     with log.open("w") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=out, env=_environment(private), start_new_session=True
-        )
+        own = environment(**{key: str(private / name) for key, name in _FOLDERS.items()})
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=own, start_new_session=True)
         try:
             yield Server(_address(process, private / "runtime", token, log, timeout), token, root)
         finally:
@@ -117,21 +123,6 @@ def serve(root: Path, timeout: float = 90.0) -> Iterator[Server]:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             shutil.rmtree(private, ignore_errors=True)
-
-
-def _environment(private: Path) -> dict[str, str]:
-    folders = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-        "IPYTHONDIR": "ipython",
-        "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-    }
-    specs = filter(None, map(find_spec, _PACKAGES))
-    places = [str(Path(spec.origin).parent.parent) for spec in specs if spec.origin]
-    path = os.pathsep.join([*places, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, **{key: str(private / name) for key, name in folders.items()}, "PYTHONPATH": path}
 
 
 def _address(process: subprocess.Popen[bytes], runtime: Path, token: str, log: Path, timeout: float) -> str:

@@ -12,31 +12,18 @@ from collections.abc import Mapping
 from pagedlab import published, workloads
 from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.machine import cpu_device
-from pagedlab.parallel.cost import MessageCost, RunCost, message_cost, run_cost
-from pagedlab.parallel.launch import run as run_ranks
-from pagedlab.parallel.plan import METHODS, Plan
+from pagedlab.parallel.cost import BLOCK_SIZE, WORKLOAD, MessageCost, RunCost, message_cost, served_cost
+from pagedlab.parallel.plan import METHODS
 
 ID = "coordination-costs"
-WORKLOAD, BATCH, BLOCK_SIZE = "azure-conversation", 64, 16
+BATCH = 64
 
 
 def run(quick: bool) -> Verdict:
     """Bytes at batch 64; times of two ranks, 40 steps of batch 16, or four ranks, 300 steps of batch 64."""
     cost = message_cost(workloads.named(WORKLOAD, 400), BATCH, BLOCK_SIZE, 200 if quick else 2_000)
     ranks, steps, batch = (2, 40, 16) if quick else (4, 300, 64)
-    runs = {}
-    for method in METHODS:
-        plan = Plan(
-            ranks=ranks,
-            steps=steps,
-            method=method,
-            workload=WORKLOAD,
-            num_blocks=4_096,
-            block_size=BLOCK_SIZE,
-            max_seqs=batch,
-            verify=False,
-        )
-        runs[method] = run_cost(run_ranks(plan))
+    runs = {method: served_cost(ranks, method, steps, batch) for method in METHODS}
     return judge(cost, runs, f"{ranks} processes over gloo, {cpu_device()}")
 
 

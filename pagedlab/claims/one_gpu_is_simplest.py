@@ -6,20 +6,17 @@ room: the blocks that fit beside a model's weights are those of one GPU, and for
 
 from __future__ import annotations
 
-from pagedlab import gpus, published
+from pagedlab import published
+from pagedlab.claims import reading
 from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.machine import cpu_device
-from pagedlab.models import preset
-from pagedlab.parallel.launch import Outcome as Run
+from pagedlab.parallel.launch import RanksRun
 from pagedlab.parallel.launch import run as run_ranks
 from pagedlab.parallel.plan import Plan
-from pagedlab.sizing import capacity
 
 ID = "one-gpu-is-simplest"
 TOLERANCE = 2e-6
-GPU, FRACTION = "h100-sxm", 0.9
-WEIGHT_BYTES = {"llama-3.1-8b": int(16.06e9), "llama-3.1-70b": int(141.1e9)}
-"""In bf16: two bytes a parameter (assumed)."""
+MODELS = ("llama-3.1-8b", "llama-3.1-70b")
 
 
 def run(quick: bool) -> Verdict:
@@ -28,7 +25,7 @@ def run(quick: bool) -> Verdict:
     return judge(run_ranks(Plan(ranks=1, steps=steps)), run_ranks(Plan(ranks=many, steps=steps)))
 
 
-def judge(alone: Run, together: Run) -> Verdict:
+def judge(alone: RanksRun, together: RanksRun) -> Verdict:
     """The verdict on two runs of one schedule."""
     sent_alone, sent_together = _sent(alone), _sent(together)
     both_end = all(run.ending is not None and run.ending.complete for run in (alone, together))
@@ -38,7 +35,7 @@ def judge(alone: Run, together: Run) -> Verdict:
         f"{sent_together:,}, for the same answers"
         if alike
         else "the answers of one rank and of several are not the same",
-        "one GPU must hold the weights and leave room for blocks: " + "; ".join(map(_room, WEIGHT_BYTES)),
+        "one GPU must hold the weights and leave room for blocks: " + "; ".join(map(_room, MODELS)),
     ]
     holds = alike and sent_alone == 0 < sent_together
     rows = (
@@ -51,18 +48,15 @@ def judge(alone: Run, together: Run) -> Verdict:
     return Verdict(ID, outcome, tuple(conditions), rows, (published.figure("e13"),), device)
 
 
-def _sent(run: Run) -> int:
+def _sent(run: RanksRun) -> int:
     return sum(record["message_bytes"] for record in run.of_rank(0)) * max(1, run.plan.ranks - 1)
 
 
 def _room(model: str) -> str:
-    """How many tokens fit beside a model's weights on one GPU (computed)."""
-    gpu = gpus.named(GPU)
     try:
-        tokens = capacity(gpu.capacity_bytes, WEIGHT_BYTES[model], 0, FRACTION, preset(model)).tokens
+        return f"{reading.fit_beside(model):,} tokens beside {model} on one H100 SXM (computed)"
     except ValueError:
-        return f"{model} in bf16 does not fit on one {gpu.title}"
-    return f"{tokens:,} tokens beside {model} on one {gpu.title} (computed)"
+        return f"{model} in bf16 does not fit on one H100 SXM"
 
 
 CLAIM = Claim(ID, "a single GPU needs none of this coordination", run)

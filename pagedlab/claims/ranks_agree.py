@@ -10,7 +10,7 @@ from __future__ import annotations
 from pagedlab import published
 from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
 from pagedlab.machine import cpu_device
-from pagedlab.parallel.launch import Outcome as Run
+from pagedlab.parallel.launch import RanksRun
 from pagedlab.parallel.launch import run as run_ranks
 from pagedlab.parallel.plan import Fault, Plan
 
@@ -29,7 +29,7 @@ def run(quick: bool) -> Verdict:
     return judge(sound, unchecked, checked)
 
 
-def judge(sound: Run, unchecked: Run, checked: Run) -> Verdict:
+def judge(sound: RanksRun, unchecked: RanksRun, checked: RanksRun) -> Verdict:
     """The verdict on a sound run, and on two with the same fault."""
     together = _finished(sound) and sound.largest_error <= TOLERANCE
     in_step = sound.steps_in_step == sound.plan.steps
@@ -58,7 +58,7 @@ def judge(sound: Run, unchecked: Run, checked: Run) -> Verdict:
     return Verdict(ID, outcome, tuple(conditions), rows, (published.figure("e1"),), device)
 
 
-def _finished(run: Run) -> bool:
+def _finished(run: RanksRun) -> bool:
     return run.ending is not None and run.ending.complete
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from pagedlab.exercises.plain import brief, pack, plain, unpack
+from pagedlab_kernels.inside.child import environment
 
 SECONDS = 10.0
 """For all calls together."""
@@ -137,14 +138,13 @@ def _forked(
 def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: object) -> str:
     from pagedlab.exercises.handover import pickled
 
-    paths = [path for path in sys.path if path]
     posix = os.name == "posix"
     child = subprocess.Popen(
         [sys.executable, "-c", "from pagedlab.exercises import runner; runner.serve_stdin()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env=environment(),
         process_group=0 if posix else None,
     )
     assert child.stdin is not None and child.stdout is not None

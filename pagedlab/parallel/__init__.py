@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from pagedlab.parallel.cost import MessageCost, RunCost, message_cost, run_cost
-from pagedlab.parallel.launch import Ending, Outcome, Ranks, run
+from pagedlab.parallel.launch import Ending, Ranks, RanksRun, run
 from pagedlab.parallel.plan import FAULTS, METHODS, Fault, Plan
 from pagedlab.parallel.shards import Shard, shard
 from pagedlab.parallel.tables import (
@@ -31,26 +31,7 @@ from pagedlab.parallel.tables import (
 )
 
 __all__ = [
-    "FAULTS",
-    "METHODS",
-    "BadMessage",
-    "Ending",
-    "Fault",
-    "MessageCost",
-    "Outcome",
-    "Plan",
-    "Ranks",
-    "Row",
-    "RunCost",
-    "Shard",
-    "Step",
-    "decode_difference",
-    "decode_full",
-    "digest",
-    "encode_difference",
-    "encode_full",
-    "message_cost",
-    "run",
-    "run_cost",
-    "shard",
-]
+    "FAULTS", "METHODS", "BadMessage", "Ending", "Fault", "MessageCost", "Plan", "Ranks", "RanksRun", "Row",
+    "RunCost", "Shard", "Step", "decode_difference", "decode_full", "digest", "encode_difference",
+    "encode_full", "message_cost", "run", "run_cost", "shard",
+]  # fmt: skip

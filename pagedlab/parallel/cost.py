@@ -13,7 +13,8 @@ from itertools import islice
 from statistics import fmean, median
 from typing import TypeVar
 
-from pagedlab.parallel.launch import Outcome
+from pagedlab.parallel.launch import RanksRun, run
+from pagedlab.parallel.plan import Plan
 from pagedlab.parallel.schedules import ServingSchedule
 from pagedlab.parallel.tables import (
     NOTHING,
@@ -26,6 +27,7 @@ from pagedlab.parallel.tables import (
 from pagedlab.workloads import Workload
 
 Answer = TypeVar("Answer")
+WORKLOAD, BLOCK_SIZE = "azure-conversation", 16
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class RunCost:
     attention_s: float
 
 
-def run_cost(outcome: Outcome) -> RunCost:
+def run_cost(outcome: RanksRun) -> RunCost:
     """What a run's steps took, but for the first tenth, in which kernels are loaded.
 
     Raises `ValueError` when the run did not do all its steps.
@@ -113,6 +115,18 @@ def run_cost(outcome: Outcome) -> RunCost:
     names = ("host_s", "waited_s", "attention_s")
     sent = fmean(record["message_bytes"] for record in records)
     return RunCost(sent, *(median(record[name] for record in records) for name in names))
+
+
+def served_cost(ranks: int, method: str, steps: int, max_seqs: int) -> RunCost:
+    """`run_cost` of so many ranks that serve `WORKLOAD`, `max_seqs` requests at a time."""
+    plan = Plan(
+        *(ranks, steps, method, WORKLOAD),
+        num_blocks=4_096,
+        block_size=BLOCK_SIZE,
+        max_seqs=max_seqs,
+        verify=False,
+    )
+    return run_cost(run(plan))
 
 
 def _timed(call: Callable[..., Answer], *arguments: object) -> tuple[Answer, float]:

@@ -1,8 +1,8 @@
 """Three ways to keep every rank's tables the same, behind one call.
 
-    FullTables     rank 0 broadcasts the whole batch with all its tables
-    Differences    rank 0 broadcasts what changed
-    Replicas       every rank decides for itself, alike; every so many steps they compare a digest
+    Messages, "full"           rank 0 broadcasts the whole batch with all its tables
+    Messages, "differences"    rank 0 broadcasts what changed
+    Replicas                   every rank decides for itself, alike; now and then they compare a digest
 
 `settle(number, step)` takes the step that this rank's scheduler decided, if it has one, and returns the step
 that the rank must run. A message starts with the step's number and a digest of the step that it leads to, so
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
@@ -35,6 +36,11 @@ from pagedlab.parallel.tables import (
 from pagedlab.parallel.transport import Broadcast, Delivery
 
 _HEAD = struct.Struct(f"<I{DIGEST_BYTES}s")
+_FORMS: dict[str, tuple[Callable[[Step, Step], bytes], Callable[[Step, bytes], Step]]] = {
+    "full": (lambda last, step: encode_full(step), lambda last, message: decode_full(message)),
+    "differences": (encode_difference, decode_difference),
+}
+"""How a step is written down, and read, by one who knows the last step."""
 
 
 class OutOfStep(Exception):
@@ -49,7 +55,7 @@ class OutOfStep(Exception):
 
 
 @dataclass
-class Cost:
+class StepCost:
     """What keeping in step took in one step, on this rank."""
 
     message_bytes: int = 0
@@ -63,32 +69,29 @@ class Cost:
 class InStep(Protocol):
     """One way to keep in step."""
 
-    cost: Cost
+    cost: StepCost
 
     def settle(self, number: int, step: Step | None) -> Step:
         """The step to run as step `number`; raises `OutOfStep`."""
 
 
-class _Messages:
-    """Rank 0 decides and tells the others; how a step is written down is what the two kinds differ in."""
+class Messages:
+    """Rank 0 decides and tells the others, in full or as differences."""
 
-    def __init__(self, broadcast: Broadcast, delivery: Delivery, detect: bool, late_after_s: float) -> None:
+    def __init__(
+        self, form: str, broadcast: Broadcast, delivery: Delivery, detect: bool, late_after_s: float
+    ) -> None:
+        self._encode, self._decode = _FORMS[form]
         self._broadcast, self._delivery = broadcast, delivery
         self._detect, self._late_after_s = detect, late_after_s
         self._last: Step = NOTHING
-        self.cost = Cost()
-
-    def encode(self, step: Step) -> bytes:
-        raise NotImplementedError
-
-    def decode(self, message: bytes) -> Step:
-        raise NotImplementedError
+        self.cost = StepCost()
 
     def settle(self, number: int, step: Step | None) -> Step:
         started = time.perf_counter()
         message = None
         if step is not None:
-            message = _HEAD.pack(number, digest(step)) + self.encode(step)
+            message = _HEAD.pack(number, digest(step)) + self._encode(self._last, step)
         encoded = time.perf_counter()
         before = self._broadcast.broadcasts
         message = self._broadcast(message)
@@ -101,7 +104,7 @@ class _Messages:
         else:
             delivered = sent
         self._last = step
-        self.cost = Cost(
+        self.cost = StepCost(
             len(message),
             self._broadcast.broadcasts - before,
             encoded - started + time.perf_counter() - delivered,
@@ -121,7 +124,7 @@ class _Messages:
         if said != number:
             raise OutOfStep(f"the update of step {said} arrived where that of step {number} was due")
         try:
-            step = self.decode(arrived[0][_HEAD.size :])
+            step = self._decode(self._last, arrived[0][_HEAD.size :])
         except BadMessage as error:
             raise OutOfStep(f"its update cannot be read: {error}") from None
         if digest(step) != expected:
@@ -132,30 +135,10 @@ class _Messages:
         """What a rank without checks makes of it: all that it can read, or the last step once more."""
         for message in arrived:
             try:
-                self._last = self.decode(message[_HEAD.size :])
+                self._last = self._decode(self._last, message[_HEAD.size :])
             except BadMessage as error:
                 raise OutOfStep(f"not even an unchecked rank can read this update: {error}") from None
         return self._last
-
-
-class FullTables(_Messages):
-    """The whole batch, every step."""
-
-    def encode(self, step: Step) -> bytes:
-        return encode_full(step)
-
-    def decode(self, message: bytes) -> Step:
-        return decode_full(message)
-
-
-class Differences(_Messages):
-    """What changed since the last step."""
-
-    def encode(self, step: Step) -> bytes:
-        return encode_difference(self._last, step)
-
-    def decode(self, message: bytes) -> Step:
-        return decode_difference(self._last, message)
 
 
 class Replicas:
@@ -168,13 +151,13 @@ class Replicas:
     def __init__(self, device: torch.device, detect: bool, every: int) -> None:
         self._device, self._detect, self._every = device, detect, every
         self._history = b""
-        self.cost = Cost()
+        self.cost = StepCost()
 
     def settle(self, number: int, step: Step | None) -> Step:
         assert step is not None
         started = time.perf_counter()
         self._history = blake2b(self._history + digest(step), digest_size=DIGEST_BYTES).digest()
-        self.cost = Cost(host_s=time.perf_counter() - started)
+        self.cost = StepCost(host_s=time.perf_counter() - started)
         if self._detect and (number + 1) % self._every == 0:
             self._compare()
         return step

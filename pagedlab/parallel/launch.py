@@ -8,7 +8,6 @@ outlives any of them, and the other end of their standard input: when it goes, t
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 from pagedlab.parallel.plan import Plan
+from pagedlab_kernels.inside.child import environment
 
 _START_S = 60.0
 
@@ -42,7 +42,7 @@ class Ending:
 
 
 @dataclass
-class Outcome:
+class RanksRun:
     """All that a run said: a record a rank and step, the shards, and how it ended."""
 
     plan: Plan
@@ -72,7 +72,7 @@ class Ranks:
     """The processes of a plan. Start them, listen, and close: `with Ranks(plan) as ranks: ...`."""
 
     def __init__(self, plan: Plan) -> None:
-        self.outcome = Outcome(plan)
+        self.outcome = RanksRun(plan)
         self._lines: queue.Queue[tuple[int, str | None]] = queue.Queue()
         self._errors: dict[int, list[str]] = {}
         self._faults: list[dict[str, Any]] = []
@@ -105,23 +105,20 @@ class Ranks:
 
     def _spawn(self, rank: int) -> subprocess.Popen[str]:
         plan = self.outcome.plan
-        here = os.environ.get("PYTHONPATH", "")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), here]),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(plan.ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self._store.port),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "PAGEDLAB_LAUNCHED": "1",
-            "OMP_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
-        }
+        told = environment(
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(plan.ranks),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(self._store.port),
+            TORCHELASTIC_USE_AGENT_STORE="True",
+            PAGEDLAB_LAUNCHED="1",
+            OMP_NUM_THREADS="1",
+            NUMBA_NUM_THREADS="1",
+        )
         return subprocess.Popen(
             [sys.executable, "-m", "pagedlab.parallel", "--plan", plan.to_json()],
-            env=environment,
+            env=told,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -207,7 +204,7 @@ class Ranks:
                     stream.close()
 
 
-def run(plan: Plan) -> Outcome:
+def run(plan: Plan) -> RanksRun:
     """Run a plan to its end on this machine. Ctrl-C ends every rank first.
 
     >>> outcome = run(Plan(ranks=2, steps=5))

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from pagedlab.cache import PagedKVCache
-from pagedlab.parallel.in_step import Differences, FullTables, InStep, OutOfStep, Replicas
+from pagedlab.parallel.in_step import InStep, Messages, OutOfStep, Replicas
 from pagedlab.parallel.plan import Plan
 from pagedlab.parallel.shards import Shard, shard
 from pagedlab.parallel.tables import Row, Step, digest
@@ -234,8 +234,8 @@ def _method(plan: Plan, rank: int, device: torch.device) -> InStep:
     alone = plan.ranks == 1  # nobody to tell, nobody to compare with
     if alone or plan.method == "replicas":
         return Replicas(device, plan.detect and not alone, plan.compare_every)
-    kind = FullTables if plan.method == "full" else Differences
-    return kind(Broadcast(device), Delivery(rank, plan.fault), plan.detect, plan.late_after_s)
+    delivery = Delivery(rank, plan.fault)
+    return Messages(plan.method, Broadcast(device), delivery, plan.detect, plan.late_after_s)
 
 
 def _differently(step: Step) -> Step:

@@ -8,8 +8,7 @@ import pytest
 
 from pagedlab.claims import coordination_costs, one_gpu_is_simplest, ranks_agree
 from pagedlab.claims.verdict import Outcome
-from pagedlab.parallel import Ending, MessageCost, Plan
-from pagedlab.parallel import Outcome as Run
+from pagedlab.parallel import Ending, MessageCost, Plan, RanksRun
 from pagedlab.parallel.cost import RunCost, run_cost
 
 SOUND = Ending(complete=True)
@@ -32,7 +31,7 @@ def a_run(ranks=2, errors=(0.0, 1e-7), ending=SOUND, message_bytes=20, digests=(
         for step, error in enumerate(errors)
         for rank in range(ranks)
     ]
-    return Run(plan, records, [], ending)
+    return RanksRun(plan, records, [], ending)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import traitlets as t
 
 from pagedlab import _format
 from pagedlab.machine import cpu_device
-from pagedlab.parallel import FAULTS, METHODS, Fault, Outcome, Plan, Ranks
+from pagedlab.parallel import FAULTS, METHODS, Fault, Plan, Ranks, RanksRun
 from pagedlab.parallel.cost import run_cost
 from pagedlab.parallel.plan import FAULTS_OF_DELIVERY
 
@@ -57,7 +57,7 @@ class RanksView(ipywidgets.VBox):
 
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = replace(plan or Plan(ranks=3, steps=40, kv_heads=4), show_tables=True)
-        self.outcome: Outcome | None = None
+        self.outcome: RanksRun | None = None
         self.picture = RanksPicture(heads=self._plan.kv_heads)
         self._ranks: Ranks | None = None
         self._busy = threading.Lock()
@@ -98,7 +98,7 @@ class RanksView(ipywidgets.VBox):
         if self._begin():
             threading.Thread(target=self._go, daemon=True).start()
 
-    def run(self) -> Outcome:
+    def run(self) -> RanksRun:
         """Run and wait; raises `ValueError` for a plan that cannot run, `RuntimeError` while another runs."""
         self.plan  # noqa: B018  (raises here, not in a message)
         if not self._begin():
@@ -150,7 +150,7 @@ class RanksView(ipywidgets.VBox):
             self.start_button.disabled, self.stop_button.disabled = False, True
             self._busy.release()
 
-    def _draw(self, outcome: Outcome, status: str) -> None:
+    def _draw(self, outcome: RanksRun, status: str) -> None:
         ending = outcome.ending
         with self.picture.hold_sync():
             self.picture.shards = sorted(outcome.shards, key=lambda said: said["rank"])
@@ -178,7 +178,7 @@ def _processes(ranks: int) -> str:
     return "1 process" if ranks == 1 else f"{ranks} processes"
 
 
-def _frames(outcome: Outcome) -> list[dict[str, Any]]:
+def _frames(outcome: RanksRun) -> list[dict[str, Any]]:
     """One entry a step: what went out, what came of it, and the tables as each rank had them."""
     frames: dict[int, dict[str, Any]] = {}
     for record in outcome.records:
@@ -204,7 +204,7 @@ def _where_tables_part(frames: list[dict[str, Any]]) -> int:
     return 0
 
 
-def _how_it_ended(outcome: Outcome) -> str:
+def _how_it_ended(outcome: RanksRun) -> str:
     ending, plan = outcome.ending, outcome.plan
     assert ending is not None
     if ending.culprit is not None:
@@ -219,7 +219,7 @@ def _how_it_ended(outcome: Outcome) -> str:
     return f"All {plan.steps} steps, nothing reported, and different tables after {wrong} of them."
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: RanksRun) -> str:
     """The times of a run, in a line that says where they come from."""
     cost = run_cost(outcome)
     return (

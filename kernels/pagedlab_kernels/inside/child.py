@@ -46,17 +46,13 @@ def run(
         folder = Path(name)
         (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
         prepare(folder)
-        environment = os.environ | {
-            "TRITON_INTERPRET": "1" if interpret else "0",
-            "TRITON_CACHE_DIR": str(folder / "cache"),
-            "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
-        }
+        told = {"TRITON_INTERPRET": str(int(interpret)), "TRITON_CACHE_DIR": str(folder / "cache")}
         command = [sys.executable, "-m", f"{__package__}.{program}", name]
         with open(folder / "messages", "w+b") as messages:
             try:
                 code: int | None = subprocess.run(
-                    command, env=environment, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages,
-                    timeout=seconds,
+                    command, env=environment(**told), stdin=subprocess.DEVNULL,
+                    stdout=messages, stderr=messages, timeout=seconds,
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
                 code = None
@@ -69,6 +65,12 @@ def run(
             return answers, f"the process died of {signal.Signals(-code).name}"
         last = (folder / "messages").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         return answers, last[0][:500] if last else f"the process ended with exit code {code}"
+
+
+def environment(**told: str) -> dict[str, str]:
+    """What a fresh Python gets: our environment, modules where we find them, and what else it is `told`."""
+    path = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
+    return os.environ | {"PYTHONPATH": path} | told
 
 
 def kernel_source() -> str:
