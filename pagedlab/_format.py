@@ -1,8 +1,9 @@
-"""How this package writes a number: one place, so that a table, a chart and a message agree."""
+"""How this package writes a number, a table and a guess: one place, so that all that is shown agrees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def seconds(value: float) -> str:
@@ -71,6 +72,16 @@ def percent(fraction: float) -> str:
     """
     value = 100 * fraction
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The names that one was perhaps meant to be, or else all that are known.
+
+    >>> near("Short-block", ["short-blocks", "ranks-agree"]), near("x", ["a", "b"])
+    ('near: short-blocks', 'near: a, b')
+    """
+    known = list(known)
+    return f"near: {', '.join(get_close_matches(name.lower(), known, n=3, cutoff=0.4) or known)}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

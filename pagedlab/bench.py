@@ -94,9 +94,7 @@ class Bench:
         time, rate = timing.spread, timing.bytes_per_second or math.nan
         row = [timing.name, timing.layout, _format.seconds(time.median)]
         row += [f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}", f"{rate / 1e9:.1f}"]
-        for other in (TORCH, TWIN):
-            ratio = self.comparison.ratio(timing.name, other)
-            row.append(f"{ratio.median:.2f} ({ratio.q1:.2f} - {ratio.q3:.2f})")
+        row += [str(self.comparison.ratio(timing.name, other)) for other in (TORCH, TWIN)]
         return [*row, "" if timing.name == TORCH else self.comparison.difference(timing.name, TORCH)]
 
     def _beside(self) -> list[str]:
@@ -169,24 +167,8 @@ def command(args: argparse.Namespace) -> int:
         raise UsageError("--suite and --record are for attention, not for --manager, --ranks or --ui")
     if args.record and not args.record.parent.is_dir():
         raise UsageError(f"--record {args.record}: there is no folder {args.record.parent}")
-    if args.ui:
-        return _bench_ui(args)
-    if args.ranks:
-        from pagedlab import bench_ranks
-
-        ranks = bench_ranks.run(args.quick, progress)
-        print(json.dumps(ranks.to_dict(), indent=2) if args.json else ranks)
-        return 0
-    if args.manager:
-        from pagedlab import bench_manager
-        from pagedlab.claims.drawing import document
-
-        sizes = bench_manager.QUICK_SIZES if args.quick else bench_manager.SIZES
-        managers = bench_manager.run(sizes, progress=progress)
-        if args.chart:
-            args.chart.write_text(document(managers.chart(), managers.note), encoding="utf-8")
-        print(json.dumps(managers.to_dict(), indent=2) if args.json else managers)
-        return 0
+    if args.manager or args.ranks or args.ui:
+        return _other(args, progress)
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL
     chosen = {name: getattr(args, name) for name in Settings.__dataclass_fields__ if name != "rounds"}
     try:
@@ -210,15 +192,26 @@ def command(args: argparse.Namespace) -> int:
     return 130 if any(each.stopped for each in result.comparisons) else 0
 
 
-def _bench_ui(args: argparse.Namespace) -> int:
-    from pagedlab import bench_ui
+def _other(args: argparse.Namespace, progress: Callable[[int, int], object] | None) -> int:
+    """What has nothing to do with attention."""
+    from pagedlab import bench_manager, bench_ranks, bench_ui
+    from pagedlab.claims.drawing import document
 
-    try:
-        ui = bench_ui.run(presses=20, shows=2, seconds=2) if args.quick else bench_ui.run()
-    except bench_ui.NoBrowser as error:
-        print(f"{args.prog} --ui: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(ui.to_dict(), indent=2) if args.json else ui)
+    result: bench_manager.ManagerBench | bench_ranks.RanksBench | bench_ui.UiBench
+    if args.ui:
+        try:
+            result = bench_ui.run(presses=20, shows=2, seconds=2) if args.quick else bench_ui.run()
+        except bench_ui.NoBrowser as error:
+            print(f"{args.prog} --ui: {error}", file=sys.stderr)
+            return 1
+    elif args.ranks:
+        result = bench_ranks.run(args.quick, progress)
+    else:
+        sizes = bench_manager.QUICK_SIZES if args.quick else bench_manager.SIZES
+        result = bench_manager.run(sizes, progress=progress)
+        if args.chart:
+            args.chart.write_text(document(result.chart(), result.note), encoding="utf-8")
+    print(json.dumps(result.to_dict(), indent=2) if args.json else result)
     return 0
 
 

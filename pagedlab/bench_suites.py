@@ -52,9 +52,8 @@ class Part:
             return str(self.comparison)
         lines = [str(self.comparison)]
         for name, other in self.asked:
-            ratio = self.comparison.ratio(name, other)
-            spread = f"{ratio.median:.2f} ({ratio.q1:.2f} - {ratio.q3:.2f})"
-            lines.append(f"{name} / {other}: {spread}, {self.comparison.difference(name, other)}")
+            ratio, reading = (ask(name, other) for ask in (self.comparison.ratio, self.comparison.difference))
+            lines.append(f"{name} / {other}: {ratio}, {reading}")
         lines.append(f"largest difference from the float64 answer: {max(self.errors.values()):.1e}")
         return "\n".join([*lines, *self.notes])
 

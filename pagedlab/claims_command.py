@@ -13,10 +13,10 @@ import textwrap
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pagedlab._format import near
 from pagedlab.bench import UsageError
 
 if TYPE_CHECKING:
@@ -120,6 +120,5 @@ def _chosen(only: Sequence[str]) -> list[str]:
     ids = [claim.id for claim in claims.all()]
     for id in only:
         if id not in ids:
-            near = get_close_matches(id, ids, n=3, cutoff=0.3) or ids
-            raise UsageError(f"--only {id}: no such claim; near: {', '.join(near)}")
+            raise UsageError(f"--only {id}: no such claim; {near(id, ids)}")
     return [id for id in ids if not only or id in only]

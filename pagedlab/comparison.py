@@ -6,7 +6,6 @@ and a file are made from the same thing, and a ratio can be asked between any tw
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable
@@ -45,6 +44,9 @@ class Spread:
             only = ordered[0] if ordered else math.nan
             return cls(only, only, only)
         return cls(*statistics.quantiles(ordered, n=4, method="inclusive"))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.q1:.2f} - {self.q3:.2f})"
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,6 @@ class Comparison:
             planned=plain["planned_rounds"],
             **{name: plain[name] for name in kept},
         )
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_frame(self) -> Any:
         """One row a sample as a pandas DataFrame; the rest of the record is in its `attrs`.

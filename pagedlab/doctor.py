@@ -13,7 +13,6 @@ import importlib.util
 import json
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -119,11 +118,11 @@ def _lessons() -> Check:
 def _folders() -> Check:
     """A lesson writes into the working folder, Jupyter into the home, numba beside its kernels or into the
     home."""
-    here, home = Path.cwd(), _home()
-    if not _can_write(here):
+    here, home = Path.cwd(), machine.home()
+    if not machine.can_write(here):
         remedy = "change to a folder of your own, or name one: pagedlab lab FOLDER"
         return Check("folders", LIMITED, f"cannot write to the current folder, {here}", remedy)
-    if home is None or not _can_write(home):
+    if home is None or not machine.can_write(home):
         remedy = (
             "set HOME to a folder of your own, or JUPYTER_CONFIG_DIR, JUPYTER_DATA_DIR and NUMBA_CACHE_DIR"
         )
@@ -268,23 +267,6 @@ def _extension_folders() -> list[str]:
     from jupyter_core.paths import jupyter_path
 
     return jupyter_path("labextensions")
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
-
-
-def _can_write(folder: Path) -> bool:
-    """Whether a file can be made there; asked by making one, since a read-only disk does not show in
-    permissions."""
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 def _one_line(error: BaseException) -> str:

@@ -23,12 +23,12 @@ import numpy as np
 
 from pagedlab import _format, gpus, published
 from pagedlab.gpus import Gpu
-from pagedlab.models import LayerGroup, ModelShape, element_bytes, preset
+from pagedlab.models import LayerGroup, ModelShape, element_bytes, preset, weights_of
 
 TILE, SECTOR, ENTRY_BYTES = 128, 32, 4
 _PROCESSORS = {"a100-80gb": 108, "h100-sxm": 132, "h200-sxm": 132, "b200": 148, "rtx-4090": 128}
 """Streaming multiprocessors, from specification pages that agree; an H100's also from its deviceQuery."""
-_LLAMA_WEIGHTS = 16_060_000_000  # bytes of Llama-3.1-8B in bf16, as figure d9 counts them
+_LLAMA_WEIGHTS, *_ = weights_of(preset("llama-3.1-8b"))
 
 
 @dataclass(frozen=True)

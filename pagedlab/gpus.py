@@ -7,7 +7,8 @@ maker's own sheet could not be read, the source says what was read instead. All 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from pagedlab._format import near
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,6 @@ class Gpu:
     def word(self) -> str:
         """Where the bandwidth comes from, in the word that is printed beside it."""
         return {"R": "published", "C": "computed"}[self.label]
-
-    @property
-    def sweep_s(self) -> float:
-        """Seconds to read the whole memory once at the published bandwidth.
-
-        >>> round(1e3 * named("h100-sxm").sweep_s)
-        24
-        """
-        return self.capacity_bytes / self.bandwidth_bytes_s
 
 
 _VENDOR = "a cloud vendor's comparison page; the maker's own sheet was not read"
@@ -80,5 +72,4 @@ def named(name: str) -> Gpu:
     try:
         return _GPUS[name.lower()]
     except KeyError:
-        near = get_close_matches(name.lower(), _GPUS, n=3, cutoff=0.4) or list(_GPUS)
-        raise KeyError(f"no GPU {name!r} here; near: {', '.join(near)}") from None
+        raise KeyError(f"no GPU {name!r} here; {near(name, _GPUS)}") from None

@@ -19,12 +19,12 @@ import argparse
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pagedlab
+from pagedlab import _whole
 
 HELP = "copy the lessons to a working folder and open JupyterLab on the first"
 MANIFEST = ".pagedlab-lessons.json"
@@ -107,7 +107,7 @@ def copy_lessons(folder: Path, source: Path | None = None) -> Copied:
             done_as, entry = _bring(folder, name, path.read_bytes(), handed_out.get(name))
             done[done_as].append(entry)
             handed_out[name] = _hash(path.read_bytes())
-        _replace(folder / MANIFEST, json.dumps(handed_out, indent=1, sort_keys=True).encode())
+        _whole.write(folder / MANIFEST, json.dumps(handed_out, indent=1, sort_keys=True).encode())
     except OSError as error:
         at = f" ({error.filename})" if error.filename and str(error.filename) != str(folder) else ""
         raise LabError(f"cannot write lessons to {folder}: {error.strerror or error}{at}") from error
@@ -186,7 +186,8 @@ def _bring(folder: Path, name: str, content: bytes, handed_out: str | None) -> t
     """Settle one file; says which list of `Copied` it belongs to and the entry for it."""
     target = folder / name
     if not os.path.lexists(target):
-        _replace(target, content)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _whole.write(target, content)
         return "written", name
     if not target.exists():
         return "kept", name  # a link of the learner's to what is away at the moment
@@ -194,13 +195,13 @@ def _bring(folder: Path, name: str, content: bytes, handed_out: str | None) -> t
     if theirs == shipped:
         return "unchanged", name
     if theirs == handed_out:
-        _replace(target, content)
+        _whole.write(target, content)
         return "updated", name
     if handed_out == shipped:
         return "kept", name
     beside = target.with_name(f"{target.stem}.new-{shipped[:8]}{target.suffix}")
     if not os.path.lexists(beside):
-        _replace(beside, content)
+        _whole.write(beside, content)
     return "beside", (name, beside.relative_to(folder).as_posix())
 
 
@@ -219,20 +220,6 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return {k: v for k, v in read.items() if isinstance(v, str)} if isinstance(read, dict) else {}
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".pagedlab-", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _hash(content: bytes) -> str:

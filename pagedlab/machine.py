@@ -14,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def describe() -> Machine:
         memory=memory(),
         gpus=gpus(),
         versions=versions(),
-        home_writable=_writable(Path.home()) if _has_home() else False,
+        home_writable=(folder := home()) is not None and can_write(folder),
     )
 
 
@@ -213,15 +214,21 @@ def memory() -> int | None:
     return total
 
 
-def _has_home() -> bool:
+def home() -> Path | None:
+    """The user's home folder; None where it is not known."""
     try:
-        return Path.home().is_dir()
-    except (OSError, RuntimeError):
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def can_write(folder: Path) -> bool:
+    """Whether a file can be made there; asked by making one, as permissions do not show a read-only disk."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
         return False
-
-
-def _writable(folder: Path) -> bool:
-    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _first_line(path: str | Path) -> str:

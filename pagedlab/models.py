@@ -8,8 +8,10 @@ only in copies says "as reported by copies of", as everywhere in this package.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
+from pagedlab._format import near
 from pagedlab.inputs import at_least, one_of
 
 _BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
@@ -110,6 +112,7 @@ def _uniform(layers: int, kv_heads: int, head_dim: int) -> tuple[LayerGroup, ...
     return (LayerGroup(layers, kv_heads, head_dim),)
 
 
+_WEIGHTS = {"llama-3.1-8b": (16_060_000_000, "computed", "as figure d9 counts them, bf16")}
 _BLOCK_TABLE = "block sizes of the vLLM blog, 2026-01-08"
 _PRESETS = {
     shape.name: shape
@@ -152,7 +155,17 @@ def preset(name: str) -> ModelShape:
     try:
         return _PRESETS[name]
     except KeyError:
-        from difflib import get_close_matches
+        raise KeyError(f"no model {name!r} here; {near(name, _PRESETS)}") from None
 
-        near = get_close_matches(name, _PRESETS, n=3, cutoff=0.4) or list(_PRESETS)
-        raise KeyError(f"no model {name!r} here; near: {', '.join(near)}") from None
+
+def weights_of(shape: ModelShape, weight_gb: float | None = None) -> tuple[int, str, str]:
+    """Bytes of all weights, their word, and where they come from; `ValueError` when nothing says so."""
+    if weight_gb is not None:
+        return int(weight_gb * 1e9), "assumed", "given"
+    if shape.name in _WEIGHTS:
+        return _WEIGHTS[shape.name]
+    billions = re.search(r"-(\d+(?:\.\d+)?)b(?:-|$)", shape.name)
+    if billions is None:
+        raise ValueError(f"how large the weights of {shape.name} are is not known here: give weight_gb")
+    size = int(float(billions[1]) * 2e9)
+    return size, "assumed", f"{billions[1]} billion parameters by its name, 2 bytes each"

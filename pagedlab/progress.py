@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from pagedlab import _whole
 
 KINDS = ("predictions", "exercises")
 FILE = "progress.json"
@@ -84,16 +85,10 @@ class Progress:
         return ProgressError(f"{self.path} {why}: mend or delete it; until then it is left as it is")
 
     def _write(self, content: dict[str, Any]) -> None:
-        """Write beside the file, then take its place: a reader, or a crash, never meets half a file."""
         text = (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        target = self.path.resolve()
-        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            draft.write_bytes(text)
-            os.replace(draft, target)
+            _whole.write(self.path.resolve(), text)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink()
             raise ProgressError(f"cannot write {self.path}: {error.strerror}") from error
 
 

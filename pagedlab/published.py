@@ -19,8 +19,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pagedlab.models import preset
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -54,44 +52,6 @@ class Figure:
 
     def __str__(self) -> str:
         return f"{self.text} ({self.word}: {self.conditions}; {self.citation})"
-
-
-@dataclass(frozen=True)
-class TokenSize:
-    """Bytes that one more token takes in bf16, in KiB, and GiB at 131,072 tokens, of a preset of `models`."""
-
-    preset: str
-    kib_per_token: float
-    gib_at_128k: float
-    label: str
-
-
-@dataclass(frozen=True)
-class BlockRow:
-    """A row of a published table of block sizes (figure b18): one block of `tokens` over all layers.
-
-    `preset` is one of `models` with that model's shape (None where there is none), `ranks` its tensor
-    parallelism, `piece_kib` the largest contiguous piece before the layers were joined.
-    """
-
-    model: str
-    preset: str | None
-    ranks: int
-    tokens: int
-    piece_kib: float
-    block_mib: float
-
-    @property
-    def computed_mib(self) -> float | None:
-        """What the model's shape says, in bf16; None without a preset.
-
-        >>> row = next(row for row in block_table() if row.model == "Qwen3-8B")
-        >>> row.block_mib, row.computed_mib
-        (1.97, 2.25)
-        """
-        if self.preset is None:
-            return None
-        return preset(self.preset).on_rank(self.ranks).kv_bytes(self.tokens, "bf16") / 2**20
 
 
 @dataclass(frozen=True)
@@ -132,14 +92,13 @@ def ids(subject: str = "") -> tuple[str, ...]:
     return tuple(row["id"] for row in _data()["figures"] if row["id"].startswith(subject))
 
 
-def token_sizes() -> tuple[TokenSize, ...]:
-    """Bytes of a token by model, as their sources give them."""
-    return tuple(TokenSize(**row) for row in _data()["models"])
+def rows(table: str) -> tuple[dict[str, Any], ...]:
+    """The rows of a published table, as published; `preset` names the shape in `models`, None without one.
 
-
-def block_table() -> tuple[BlockRow, ...]:
-    """The rows of the published table that figures b18 and b19 speak of, as published."""
-    return tuple(BlockRow(**row) for row in _data()["blocks"])
+    "models": KiB that one more token takes in bf16, and GiB at 131,072 tokens. "blocks" (figure b18): MiB of
+    one block of `tokens` over all layers at `ranks`, and KiB of a piece before the layers were joined.
+    """
+    return tuple(_data()[table])
 
 
 def traces() -> tuple[str, ...]:

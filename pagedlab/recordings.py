@@ -20,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pagedlab import machine
+from pagedlab import _whole, machine
 from pagedlab.comparison import Comparison
 
 FORMAT = "pagedlab recording 1"
@@ -80,10 +80,8 @@ class Recording:
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON, whole or not at all."""
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        part.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(target)
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+        _whole.write(Path(path), text.encode())
 
     def __str__(self) -> str:
         if self.kind == DRY_RUN:

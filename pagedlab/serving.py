@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
+from pagedlab._bar import bar
 from pagedlab.inputs import at_least
 from pagedlab.memory import Refusal, Request
 from pagedlab.policies import POLICIES, Rules, memory_for
@@ -24,21 +24,9 @@ from pagedlab.steptime import ASSUMED, StepTime, fit
 from pagedlab.workloads import Workload
 
 __all__ = [
-    "ASSUMED",
-    "POLICIES",
-    "REFUSED",
-    "UNFINISHED",
-    "Refusal",
-    "Request",
-    "Rules",
-    "Run",
-    "StepTime",
-    "Steps",
-    "Tokens",
-    "fit",
-    "simulate",
-    "start",
-]
+    "ASSUMED", "POLICIES", "REFUSED", "UNFINISHED", "Refusal", "Request", "Rules", "Run", "StepTime", "Steps",
+    "Tokens", "fit", "simulate", "start",
+]  # fmt: skip
 
 _WITHOUT_END = 1 << 62
 
@@ -109,8 +97,9 @@ def simulate(
         step_time=step_time,
         record=record,
     )
-    limit = _WITHOUT_END if max_steps is None else max_steps
-    with _interrupts() as interrupted, _bar(workload, progress) as show:
+    limit, done = _WITHOUT_END if max_steps is None else max_steps, 0
+    looks = {"desc": f"serving {workload.name}", "unit": " requests"}
+    with _interrupts() as interrupted, bar(progress, len(workload), **looks) as more:
         while not run.complete:
             if run.busy_steps >= limit:
                 run.stopped = "max_steps"
@@ -123,7 +112,9 @@ def simulate(
             if run.stopped:
                 break
             run.advance(limit - run.busy_steps)
-            show(run)
+            if progress and run.done > done:
+                more(run.done - done)
+                done = run.done
     return run
 
 
@@ -148,20 +139,3 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(seen)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _bar(workload: Workload, progress: bool) -> Iterator[Callable[[Run], Any]]:
-    """What to call after each step: it counts requests that are done."""
-    if not progress:
-        yield lambda run: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=len(workload), desc=f"serving {workload.name}", unit=" requests", leave=False) as bar:
-
-        def show(run: Run) -> None:
-            if run.done > bar.n:
-                bar.update(run.done - bar.n)
-
-        yield show

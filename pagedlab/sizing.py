@@ -84,11 +84,6 @@ class Capacity:
         """Slots in those blocks. With windows more tokens than this can be in service: see `concurrency`."""
         return self.blocks * self.block_size
 
-    @property
-    def unused_bytes(self) -> int:
-        """Left over: less than one block, and the blocks the engine keeps."""
-        return self.kv_bytes - self.blocks * self.block_bytes
-
     def sequence_bytes(self, tokens: int) -> int:
         """The most that one sequence of up to `tokens` tokens takes, in whole blocks.
 

@@ -56,11 +56,6 @@ class Steps:
         weights = weights / weights.sum()  # small numbers: products of nanoseconds and slots can pass 64 bits
         return 1 - float((self.stored * weights).sum()) / float((self.held * weights).sum())
 
-    def mean_wasted_share(self) -> float:
-        """Mean over the steps of wasted over held slots: sparse steps count like crowded ones."""
-        busy = self.held > 0
-        return float(np.mean(1 - self.stored[busy] / self.held[busy])) if busy.any() else 0.0
-
 
 _PACKED_AT_ONCE = 1 << 14
 

@@ -23,9 +23,10 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pagedlab._bar import bar
 
 Parameters = dict[str, Any]
 Row = dict[str, Any]
@@ -70,13 +71,13 @@ def run(
     wanted = dict(zip(keys, listed, strict=True))
     rows = {key: row for key, row in _read(path).items() if key in wanted} if path else {}
     missing = {key: point for key, point in wanted.items() if key not in rows}
-    with _bar(len(wanted), len(rows), progress) as step:
+    with bar(progress, len(wanted), initial=len(rows), unit=" rows") as step:
         for key, result in _measured(measure, missing, executor):
             rows[key] = {**wanted[key], **_plain(result)}
             if path:
                 with Path(path).open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"key": key, "row": rows[key]}) + "\n")
-            step()
+            step(1)
     return [rows[key] for key in keys]
 
 
@@ -149,15 +150,3 @@ def _read(path: str | Path) -> dict[str, Row]:
     if cut:
         path.write_text(whole + "\n" if whole else "", encoding="utf-8")
     return rows
-
-
-@contextmanager
-def _bar(total: int, done: int, show: bool) -> Iterator[Callable[[], object]]:
-    """What to call after each row."""
-    if not show:
-        yield lambda: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, initial=done, unit=" rows", leave=False) as bar:
-        yield bar.update

@@ -24,44 +24,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pagedlab import machine
-from pagedlab.comparison import (
-    AS_LEFT,
-    COLD,
-    FASTER,
-    NO_DIFFERENCE,
-    SLOWER,
-    TOO_FEW,
-    TOO_NOISY,
-    WARM,
-    Comparison,
-    Spread,
-    Timing,
-)
+from pagedlab.comparison import AS_LEFT, COLD, WARM, Comparison, Timing
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = [
-    "AS_LEFT",
-    "COLD",
-    "FASTER",
-    "NO_DIFFERENCE",
-    "SLOWER",
-    "TOO_FEW",
-    "TOO_NOISY",
-    "WARM",
-    "Case",
-    "CaseFailed",
-    "Clock",
-    "CpuTimeClock",
-    "Comparison",
-    "CudaClock",
-    "HostClock",
-    "Spread",
-    "Timing",
-    "compare",
-    "deadline",
-]
 
 MAX_CALLS = 10_000
 

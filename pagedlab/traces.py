@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pagedlab import trace_times
+from pagedlab._bar import bar
 from pagedlab.trace_table import MAX_TOKENS, TOKENS_PER_HASH, Table, Taken, WorkloadError
 from pagedlab.trace_times import clip
 
@@ -64,8 +65,8 @@ def read_file(path: Path, *, progress: bool, tolerant: bool = False) -> Table:
     size = path.stat().st_size
     with path.open("rb") as file:
         is_json = path.suffix.lower() in (".json", ".jsonl")
-        bar = progress and size >= _SHOW_PROGRESS_FROM_BYTES
-        return _read(file, path.name, is_json, tolerant, size if bar else 0)
+        shown = size if progress and size >= _SHOW_PROGRESS_FROM_BYTES else 0
+        return _read(file, path.name, is_json, tolerant, shown)
 
 
 def read_text(text: str, name: str, *, tolerant: bool = False) -> Table:
@@ -101,14 +102,9 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
 
 
 def _shown(pieces: Iterable[str], name: str, size: int) -> Iterator[str]:
-    if not size:
-        yield from pieces
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, leave=False) as bar:
+    with bar(size > 0, size, desc=f"reading {name}", unit="B", unit_scale=True) as more:
         for piece in pieces:
-            bar.update(len(piece))
+            more(len(piece))
             yield piece
 
 

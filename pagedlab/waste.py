@@ -73,15 +73,6 @@ def power_of_two(workload: Workload) -> Footprint:
     return _contiguous(workload, "power of two", next_power_of_two(workload.stored))
 
 
-def prompt_and_power_of_two(workload: Workload) -> Footprint:
-    """Each request holds its prompt and the next power of two above its output.
-
-    This is how the PagedAttention paper takes Orca to reserve ("Orca (Pow2)", section 6.1).
-    """
-    slots = workload.prompt + next_power_of_two(workload.output)
-    return _contiguous(workload, "prompt + power of two", slots)
-
-
 def exact(workload: Workload) -> Footprint:
     """Each request holds what it will store in the end, from the start: an oracle's reservation."""
     return _contiguous(workload, "exactly what it will store", workload.stored)

@@ -21,17 +21,9 @@ from pagedlab import published, traces
 from pagedlab.trace_table import MAX_REQUESTS, MAX_TOKENS, PrefixHashes, Skipped, Table, WorkloadError
 
 __all__ = [
-    "MAX_REQUESTS",
-    "MAX_TOKENS",
-    "PrefixHashes",
-    "Skipped",
-    "Workload",
-    "WorkloadError",
-    "load",
-    "named",
-    "names",
-    "parse",
-]
+    "MAX_REQUESTS", "MAX_TOKENS", "PrefixHashes", "Skipped", "Workload", "WorkloadError", "load", "named",
+    "names", "parse",
+]  # fmt: skip
 
 # Made-up token ids have 31 bits: 30 spread by an odd factor, which maps no two numbers to one, and one that
 # tells tokens with a prefix hash from those of one request alone.

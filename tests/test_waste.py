@@ -67,7 +67,9 @@ CLOSED_FORMS = {
     "paged": lambda workload: waste.paged(workload, 16),
     "virtual": lambda workload: waste.virtual(workload, 48),
     "exact": waste.exact,
-    "prompt+power-of-two": waste.prompt_and_power_of_two,
+    "prompt+power-of-two": lambda workload: waste._contiguous(
+        workload, "", workload.prompt + waste.next_power_of_two(workload.output)
+    ),
     "power-of-two": waste.power_of_two,
     "reserve": waste.reserve_longest,
 }

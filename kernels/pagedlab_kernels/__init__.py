@@ -35,26 +35,10 @@ if TYPE_CHECKING:
     from .writing import copy_blocks, write_kv
 
 __all__ = [
-    "Backend",
-    "CSRTable",
-    "CompiledKernel",
-    "Error",
-    "Trace",
-    "address_trace",
-    "backends",
-    "compile_report",
-    "contiguous_attention",
-    "contiguous_prefill",
-    "copy_blocks",
-    "dequantise",
-    "error_against",
-    "kernel_hash",
-    "kernel_source",
-    "paged_attention",
-    "paged_prefill",
-    "quantise",
-    "write_kv",
-]
+    "Backend", "CSRTable", "CompiledKernel", "Error", "Trace", "address_trace", "backends", "compile_report",
+    "contiguous_attention", "contiguous_prefill", "copy_blocks", "dequantise", "error_against", "kernel_hash",
+    "kernel_source", "paged_attention", "paged_prefill", "quantise", "write_kv",
+]  # fmt: skip
 
 _LATER = dict.fromkeys(("Error", "dequantise", "error_against", "quantise"), "quantised")
 _LATER |= dict.fromkeys(("copy_blocks", "write_kv"), "writing")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 import numpy as np
 
 from pagedlab import _format, gpu_model, gpus
 from pagedlab.advice.engines import ENGINES, Engine, engine
 from pagedlab.gpus import Gpu
-from pagedlab.models import ModelShape, element_bytes, preset, presets
+from pagedlab.models import ModelShape, element_bytes, preset, presets, weights_of
 from pagedlab.sizing import Capacity, capacity
 
 MAX_BLOCK = 4096
-_WEIGHTS = {"llama-3.1-8b": (16_060_000_000, "computed", "as figure d9 counts them, bf16")}
 _PREFILL_S_PER_BYTE = 20e-6 / 16.06e9  # 20 us a token for a model of 16 GB: see `steptime.ASSUMED`
 
 
@@ -135,9 +132,9 @@ def resolve(choice: Choice) -> Setting:
     try:
         rank = shape.on_rank(choice.tp)
         element_bytes(choice.dtype)
+        weights, word, source = weights_of(shape, choice.weight_gb)
     except ValueError as error:
         raise AdviceError(str(error)) from None
-    weights, word, source = weights_of(shape, choice.weight_gb)
     weights = -(-weights // choice.tp)
     activations = int(choice.activation_gb * 1e9)
     fraction, other = server.memory(gpu.capacity_bytes, weights + activations)
@@ -169,27 +166,13 @@ def resolve(choice: Choice) -> Setting:
     )
 
 
-def weights_of(shape: ModelShape, weight_gb: float | None = None) -> tuple[int, str, str]:
-    """Bytes of all weights, their word, and where they come from; `AdviceError` when nothing says so."""
-    if weight_gb is not None:
-        return int(weight_gb * 1e9), "assumed", "given"
-    if shape.name in _WEIGHTS:
-        return _WEIGHTS[shape.name]
-    billions = re.search(r"-(\d+(?:\.\d+)?)b(?:-|$)", shape.name)
-    if billions is None:
-        raise AdviceError(f"how large the weights of {shape.name} are is not known here: give weight_gb")
-    size = int(float(billions[1]) * 2e9)
-    return size, "assumed", f"{billions[1]} billion parameters by its name, 2 bytes each"
-
-
 def _name(what: str, given: str, names: Iterable[str]) -> str:
     names = list(names)
     wanted = given.strip().lower()
     fitting = [name for name in names if name == wanted] or [n for n in names if n.startswith(wanted)]
     if len(fitting) == 1 and wanted:
         return fitting[0]
-    near = fitting or get_close_matches(wanted, names, n=3, cutoff=0.4) or names
-    raise AdviceError(f"no {what} {given[:60]!r} here; near: {', '.join(near)}")
+    raise AdviceError(f"no {what} {given[:60]!r} here; {_format.near(wanted, fitting or names)}")
 
 
 def terms(setting: Setting) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagedlab import gpus, models, sizing, waste, workloads
+from pagedlab import waste, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import ratio, sizes_text, slower
 from pagedlab.claims.verdict import Claim, Measurement, Outcome, Verdict
@@ -50,9 +50,6 @@ def judge(comparison: Comparison, gains: Mapping[str, float]) -> Verdict:
     moved = {name: comparison[name].bytes_moved for name in names}
     if len(set(moved.values())) == 1:
         conditions.append("bytes of K and V that a step reads: the same for all")
-    fit = sizing.capacity(
-        gpus.named("h100-sxm").capacity_bytes, 16_060_000_000, 0, 0.9, models.preset("llama-3.1-8b")
-    )
     measured = [
         Measurement(f"share of the best reader's speed, {name}", 100 * share, "%", "measured")
         for name in names[:-1]
@@ -65,11 +62,8 @@ def judge(comparison: Comparison, gains: Mapping[str, float]) -> Verdict:
         Measurement(f"requests that fit, of reserving for the longest, {name}", gain, "times", "computed")
         for name, gain in gains.items()
     ]
-    measured.append(
-        Measurement(
-            "tokens that fit beside Llama-3.1-8B on an H100, paged or not", fit.tokens, "", "computed"
-        )
-    )
+    what = "tokens that fit beside Llama-3.1-8B on an H100, paged or not"
+    measured.append(Measurement(what, reading.fit_beside("llama-3.1-8b"), "", "computed"))
     return reading.told(ID, outcome, conditions, measured, ROWS, [comparison])
 
 

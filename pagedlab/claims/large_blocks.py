@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from pagedlab import waste, workloads
 from pagedlab.claims import reading
 from pagedlab.claims.reading import MARGIN, ratio, slower
 from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.comparison import Comparison
-from pagedlab.workloads import Workload
 
 ID = "large-blocks"
 ROWS = ("a6", "a7", "a10", "b6", "b13", "b16")
@@ -28,7 +25,7 @@ def run(quick: bool) -> Verdict:
     """Time blocks from 16 up; compute their waste on a trace's lengths and on lengths of exactly 512."""
     sizes = (USUAL, 32, 64, 256) if quick else (USUAL, 32, 64, 128, 256)
     spread = workloads.named(TRACE, 2_000 if quick else None)
-    alike = Workload("all 512", "assumed", "512 tokens each", np.full(100, 512), np.ones(100, np.int64))
+    alike = reading.assumed("all 512", [512])
     wasted = [
         {size: 100 * waste.paged(workload, size).wasted_share for size in sizes}
         for workload in (spread, alike)

@@ -11,19 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pagedlab import gpus, models, sizing
+from pagedlab import models
+from pagedlab.claims import reading
 from pagedlab.claims.verdict import ARITHMETIC, Chart, Claim, Line, Measurement, Outcome, Verdict, figures
 
 ID = "long-context-bound"
-LLAMA = 16_060_000_000
-"""Bytes of Llama-3.1-8B's weights in bf16, as published."""
-WEIGHTS = {
-    "llama-3.1-8b": LLAMA,
-    "llama-2-7b": 2 * 7 * 10**9,
-    "llama-3.1-70b": 2 * 70 * 10**9,
-    "qwen3-32b": 2 * 32 * 10**9,
-}
-"""Two bytes for each parameter of the model's name where no size was published (assumed)."""
+MODELS = ("llama-3.1-8b", "llama-2-7b", "llama-3.1-70b", "qwen3-32b")
 CONTEXTS = (2_048, 8_192, 32_768, 131_072)
 USEFUL = 131_072
 """A long context: what these models are sold with."""
@@ -45,13 +38,9 @@ class Model:
 
 def run(quick: bool) -> Verdict:
     """Divide."""
-    rows = [
-        Model(name, weights, models.preset(name).kv_bytes(1, "bf16")) for name, weights in WEIGHTS.items()
-    ]
-    h100 = gpus.named("h100-sxm").capacity_bytes
-    return judge(
-        rows, {"llama-3.1-8b": sizing.capacity(h100, LLAMA, 0, 0.9, models.preset("llama-3.1-8b")).tokens}
-    )
+    shapes = map(models.preset, MODELS)
+    rows = [Model(shape.name, models.weights_of(shape)[0], shape.kv_bytes(1, "bf16")) for shape in shapes]
+    return judge(rows, {MODELS[0]: reading.fit_beside(MODELS[0])})
 
 
 def judge(rows: list[Model], fit: Mapping[str, int]) -> Verdict:

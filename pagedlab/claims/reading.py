@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pagedlab import _format, decoding, machine, timing
+import numpy as np
+
+from pagedlab import _format, decoding, gpus, machine, models, sizing, timing
 from pagedlab.claims.verdict import Chart, Line, Measurement, Outcome, Verdict, figures
 from pagedlab.comparison import COLD, FEWEST_ROUNDS, Comparison
 from pagedlab.decoding import Decode, Sizes
 from pagedlab.timing import Case
+from pagedlab.workloads import Workload
 
 MARGIN = 0.05
 """A difference in time that is not counted: it comes and goes between runs."""
@@ -124,6 +127,18 @@ def unreadable(claim: str, comparison: Comparison, rows: Sequence[str]) -> Verdi
         "stop other work on this machine and run it again"
     )
     return told(claim, Outcome.NOT_MEASURABLE, [need], [], rows, [comparison])
+
+
+def fit_beside(model: str) -> int:
+    """Tokens that fit beside a model's weights in bf16 in 90 % of an H100; raises ValueError when none do."""
+    shape = models.preset(model)
+    gpu, (weights, *_) = gpus.named("h100-sxm"), models.weights_of(shape)
+    return sizing.capacity(gpu.capacity_bytes, weights, 0, 0.9, shape).tokens
+
+
+def assumed(name: str, lengths: Sequence[int]) -> Workload:
+    """Requests of such lengths, one each."""
+    return Workload(name, "assumed", "each once", np.array(lengths), np.ones(len(lengths), np.int64))
 
 
 def sizes_text(sizes: Iterable[int]) -> str:

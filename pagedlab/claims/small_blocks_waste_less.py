@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from pagedlab import published, waste, workloads
+from pagedlab.claims.reading import assumed
 from pagedlab.claims.verdict import ARITHMETIC, Chart, Claim, Line, Measurement, Outcome, Verdict
 from pagedlab.workloads import Workload
 
@@ -23,8 +22,7 @@ def run(quick: bool) -> Verdict:
     """The experiment on the published quantiles of real traces, and on lengths of exactly 512."""
     requests = 2_000 if quick else None
     spread = [workloads.named(name, requests) for name in published.traces()]
-    alike = Workload("all 512", "assumed", "512 tokens each", np.full(100, 512), np.ones(100, np.int64))
-    return judge(spread, alike)
+    return judge(spread, assumed("all 512", [512]))
 
 
 def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:

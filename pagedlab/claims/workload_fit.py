@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from pagedlab import waste, workloads
+from pagedlab.claims.reading import assumed
 from pagedlab.claims.verdict import ARITHMETIC, Chart, Claim, Line, Measurement, Outcome, Verdict, figures
 from pagedlab.workloads import Workload
 
@@ -22,8 +21,8 @@ NO_COST = 0.01
 
 def run(quick: bool) -> Verdict:
     """Lengths all alike and nearly alike, then formulas and traces."""
-    uniform = [_lengths(f"all {tokens}", [tokens]) for tokens in (512, 520)]
-    uniform.append(_lengths("50 to 100", range(50, 101)))
+    uniform = [assumed(f"all {tokens}", [tokens]) for tokens in (512, 520)]
+    uniform.append(assumed("50 to 100", range(50, 101)))
     names = ("lognormal", "bimodal", "azure-conversation", "azure-code")
     return judge(uniform, [workloads.named(name, 2_000 if quick else None) for name in names])
 
@@ -70,10 +69,6 @@ def judge(uniform: Sequence[Workload], variable: Sequence[Workload]) -> Verdict:
     )
     chart = Chart("Waste by workload", "block size (tokens)", "% of slots wasted", lines)
     return Verdict(ID, outcome, tuple(conditions), measured, figures("b16", "b4", "b15"), ARITHMETIC, chart)
-
-
-def _lengths(name: str, tokens: Sequence[int]) -> Workload:
-    return Workload(name, "assumed", "each once", np.array(tokens), np.ones(len(tokens), np.int64))
 
 
 CLAIM = Claim(ID, "variable lengths want small blocks; uniform lengths can use large ones at no cost", run)

@@ -28,21 +28,10 @@ from pagedlab.progress import FILE, ProgressError, learner_seed, record_check
 __all__ = ["CheckReport", "Finding", "check", "hints", "names"]
 
 _NAMES = (
-    "waste",
-    "allocator",
-    "copy-on-write",
-    "kv-bytes",
-    "token-address",
-    "paged-decode",
-    "transactions",
-    "crossover",
-    "block-size",
-    "online-softmax",
-    "merge-splits",
-    "bug-museum",
-    "effective-bandwidth",
+    "waste", "allocator", "copy-on-write", "kv-bytes", "token-address", "paged-decode", "transactions",
+    "crossover", "block-size", "online-softmax", "merge-splits", "bug-museum", "effective-bandwidth",
     "table-diff",
-)
+)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:

@@ -91,7 +91,6 @@ def test_sectors_and_lines_are_counted_as_on_a_gpu(dtype: str, itemsize: int) ->
         assert (keys.bytes, keys.sectors, keys.stretches) == (32 * row, 32 * row // 32, stretches)
         assert keys.lane_bytes == 16 and keys.requests == 32 * row // (16 * 32)
         assert keys.lines == (32 if layout == "NHD" else 32 * row // 128)
-        assert keys.efficiency == 1
         narrow = next(each for each in trace.traffic(lane_bytes=2) if each.tensor == "keys")
         assert (narrow.requests, narrow.sectors) == (32, keys.sectors)
 

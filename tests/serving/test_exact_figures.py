@@ -57,7 +57,7 @@ def _small(case: dict[str, Any], *, record: bool) -> Run:
 def _figures(run: Run) -> dict[str, Any]:
     """Everything that the cases know of a run, under their names."""
     steps = run.steps
-    finish = run.finish_step
+    finish, busy = run.finish_step, steps.held > 0
     cost = ASSUMED.of_steps(steps) // ASSUMED.per_token  # 500 + tokens computed
     return {
         "end_step": int(finish.max()) + 1,
@@ -72,7 +72,7 @@ def _figures(run: Run) -> dict[str, Any]:
         "held_slot_steps": int(steps.held.sum()),
         "used_slot_steps": int(steps.stored.sum()),
         "waste_time_weighted": round(steps.wasted_share(), 6),
-        "waste_mean_of_steps": round(steps.mean_wasted_share(), 6),
+        "waste_mean_of_steps": round(float(np.mean(1 - steps.stored[busy] / steps.held[busy])), 6),
         "waste_cost_weighted": round(steps.wasted_share(cost), 6),
         "mean_running": round(steps.mean("running"), 4),
         "finish_digest": hashlib.sha256(",".join(map(str, finish.tolist())).encode()).hexdigest()[:16],

@@ -14,7 +14,7 @@ import ipywidgets
 import numpy as np
 
 from pagedlab import _format, gpus, models, published
-from pagedlab.advice.setting import weights_of
+from pagedlab.models import weights_of
 from pagedlab.walls import LATENT, Walls, with_heads, with_window
 
 from .bar_table import BarTable, Row, Segment

@@ -177,11 +177,6 @@ class Traffic:
     lines: int
     stretches: int  # pieces of memory without a gap, counted tile by tile
 
-    @property
-    def efficiency(self) -> float:
-        """The share of the touched sectors' bytes that was asked for."""
-        return self.bytes / (SECTOR * self.sectors)
-
 
 @dataclass(frozen=True)
 class Trace:
