@@ -81,8 +81,8 @@ __all__ = [
     "AccessibleNames", "AdviceView", "Axis", "BarTable", "BlockMap", "ClaimsOnTrial", "CopyOnWriteLab",
     "Counts", "FragmentationExplorer", "Line", "LineChart", "MuseumView", "OverheadExplorer", "KernelStepper",
     "LaneView", "Predict", "RanksView", "Row", "Segment", "Trace", "TraceBuilder", "TwoWalls", "Wall",
-    "answered", "beside", "card", "contiguous_trace", "course", "key_reads", "named", "own_trace", "paged_trace",
-    "source", "verdict_chart", "waste_curve",
+    "answered", "beside", "card", "contiguous_trace", "course", "key_reads", "named", "own_trace",
+    "paged_trace", "source", "verdict_chart", "waste_curve",
 ]  # fmt: skip
 
 
