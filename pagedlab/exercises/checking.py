@@ -91,11 +91,10 @@ def _forms(exercise: Exercise) -> list[str]:
     there = [f for f in exercise.forms if f == "lists" or importlib.util.find_spec(library[f])]
     if there[0] == "tensors":
         import torch  # noqa: F401  (here once, rather than in every child)
-    return there[:1] + [f for f in there[1:] if f == "lists" or _loaded(f, library[f])]
-
-
-def _loaded(form: str, library: str) -> bool:
-    return library in sys.modules and (form != "gpu tensors" or sys.modules["torch"].cuda.is_available())
+    loaded = [form for form in there[1:] if form == "lists" or library[form] in sys.modules]
+    if "gpu tensors" in loaded and not sys.modules["torch"].cuda.is_available():
+        loaded.remove("gpu tensors")
+    return there[:1] + loaded
 
 
 def converter(form: str) -> Convert:
@@ -121,10 +120,6 @@ def converter(form: str) -> Convert:
     return convert
 
 
-def _job(exercise_drive: Callable[..., Any], solution: Any, form: str, *arguments: Any) -> Any:
-    return exercise_drive(solution, converter(form), *arguments)
-
-
 def _attempt(
     exercise: Exercise,
     solution: Any,
@@ -132,7 +127,7 @@ def _attempt(
     drawn: Sequence[tuple[int, Arguments]],
     before: Before = None,
 ) -> list[Try]:
-    job = partial(_job, exercise.drive, solution, form)
+    job = partial(exercise.drive, solution, converter(form))
     order = list(range(len(drawn)))
     if exercise.shuffled:
         random.shuffle(order)
@@ -246,7 +241,11 @@ def _report(
     for place, each in enumerate(tries):
         if not each.right:
             wrong.setdefault(each.check, []).append(place)
-    simplest = [min(places, key=lambda place: _simplicity(tries[place])) for places in wrong.values()]
+
+    def order(place: int) -> tuple[bool, int]:
+        return tries[place].outcome.kind == "unreached", tries[place].size
+
+    simplest = [min(places, key=order) for places in wrong.values()]
     findings = tuple(
         _finding(exercise, exercise.checks[tries[n].check].about, tries[n], hint(n)) for n in simplest
     )
@@ -264,10 +263,6 @@ def _report(
         here = "It ran in this process, as a browser has no other: without limits on time or memory."
     remarks = tuple(text for text in (remark, here) if text)
     return CheckReport(enough, summary, findings, passed, total, smallest, remarks)
-
-
-def _simplicity(tried: Try) -> tuple[bool, int]:
-    return tried.outcome.kind == "unreached", tried.size
 
 
 def _finding(exercise: Exercise, about: str, tried: Try, hint: str) -> Finding:
