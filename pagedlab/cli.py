@@ -13,12 +13,23 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pagedlab import __version__, advise, bench, claims_command, compile_command, doctor, export, lab, site
+from pagedlab import (
+    __version__,
+    advise,
+    bench,
+    claims_command,
+    compile_command,
+    doctor,
+    export,
+    grade,
+    lab,
+    site,
+)
 from pagedlab.trace_table import WorkloadError
 
 COMMANDS = {
     **{"doctor": doctor, "lab": lab, "bench": bench, "claims": claims_command},
-    **{"advise": advise, "export": export, "compile": compile_command, "site": site},
+    **{"advise": advise, "export": export, "compile": compile_command, "site": site, "grade": grade},
 }
 # What a user can cause. Anything else is a mistake in the program and keeps its traceback.
 EXPECTED = (bench.UsageError, WorkloadError, lab.LabError, OSError)

@@ -28,7 +28,6 @@ TRIES = 3
 """Inputs of one public check."""
 _TOGETHER = 15
 """Smaller inputs that one child tries; the simplest come first."""
-Before = Callable[[], object] | None
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,12 @@ def check_exercise(
     seed: int | str | None,
     *,
     fixed: bool = False,
-    before: Before = None,
 ) -> CheckReport:
     """Run the public checks of one exercise; with `fixed`, `seed` decides all inputs."""
     drawn = _draw(exercise, seed, fixed)
     best: tuple[list[Try], dict[int, Misconception], str] | None = None
     for form in _forms(exercise):
-        tries = _attempt(exercise, solution, form, drawn, before)
+        tries = _attempt(exercise, solution, form, drawn)
         known = _recognise(exercise, tries)
         if best is None or _right(tries) > _right(best[0]):
             best = tries, known, form
@@ -67,7 +65,7 @@ def check_exercise(
             break
     assert best is not None
     tries, known, form = best
-    return _report(exercise, tries, known, partial(_attempt, exercise, solution, form, before=before))
+    return _report(exercise, tries, known, partial(_attempt, exercise, solution, form))
 
 
 def _right(tries: Sequence[Try]) -> int:
@@ -125,13 +123,12 @@ def _attempt(
     solution: Any,
     form: str,
     drawn: Sequence[tuple[int, Arguments]],
-    before: Before = None,
 ) -> list[Try]:
     job = partial(exercise.drive, solution, converter(form))
     order = list(range(len(drawn)))
     if exercise.shuffled:
         random.shuffle(order)
-    ran = runner.run(job, [drawn[n][1] for n in order], seconds=exercise.seconds, before=before)
+    ran = runner.run(job, [drawn[n][1] for n in order], seconds=exercise.seconds)
     outcomes = dict(zip(order, ran, strict=True))
     return [_judged(exercise, each, outcomes[n]) for n, each in enumerate(drawn)]
 
@@ -271,7 +268,7 @@ def _finding(exercise: Exercise, about: str, tried: Try, hint: str) -> Finding:
         got = tried.outcome.text
     elif got == expected:  # they differ by less than the words show
         expected, got = repr(tried.expected), repr(tried.got)
-    return Finding(about, words, expected, got, hint, tried.outcome.printed)
+    return Finding(about, words, expected, got, hint, tried.outcome.printed, kind=tried.outcome.kind)
 
 
 def _smallest(

@@ -113,7 +113,10 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Finding:
-    """One check that did not pass; `printed` is the beginning of what the solution printed in it."""
+    """One check that did not pass; `printed` is the beginning of what the solution printed in it.
+
+    `kind` is how the try came out, as a `runner.Outcome` says it.
+    """
 
     about: str
     tried: str
@@ -122,6 +125,7 @@ class Finding:
     hint: str = ""
     printed: str = ""
     picture: str = ""
+    kind: str = "returned"
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """What there is to say, by name."""

@@ -70,20 +70,17 @@ def way() -> str:
     return "fork" if sys.platform.startswith("linux") and not on_gpu else "spawn"
 
 
-def run(
-    job: Job, calls: Calls, *, seconds: float = SECONDS, before: Callable[[], object] | None = None
-) -> list[Outcome]:
+def run(job: Job, calls: Calls, *, seconds: float = SECONDS) -> list[Outcome]:
     """Call `job` once with each of `calls`; one outcome each, whatever it does.
 
-    A call that ends the process does not end the check: the others go on in a new one. `before` is called
-    first in every forked child.
+    A call that ends the process does not end the check: the others go on in a new one.
     """
     outcomes: list[Outcome] = []
     left = seconds
     while len(outcomes) < len(calls):
         rest = calls[len(outcomes) :]
         inbox = _Inbox(len(rest))
-        ending = {"here": _here, "fork": _forked, "spawn": _spawned}[way()](job, rest, left, inbox, before)
+        ending = {"here": _here, "fork": _forked, "spawn": _spawned}[way()](job, rest, left, inbox)
         outcomes += inbox.outcomes
         left -= time.monotonic() - inbox.started
         if not inbox.full:
@@ -97,22 +94,26 @@ def run(
 # -- The three ways. Each fills the inbox and says how the child ended; "" when its time was over.
 
 
-def _here(job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: object) -> str:
+def _here(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
     for arguments in calls:
         _answer(job, arguments, inbox.take)
     return ""
 
 
-def _forked(
-    job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: Callable[[], object] | None
-) -> str:
+def _forked(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
     read_end, write_end = os.pipe()
     sys.stdout.flush()
-    child = os.fork()
+    # What a fork calls would swallow a Ctrl-C, and in the child it would unwind the parent's stack.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        child = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        raise
     if child == 0:
         os.close(read_end)
         os.setpgid(0, 0)
-        _serve(write_end, inbox.token, lambda: (job, calls), before)
+        _serve(write_end, inbox.token, lambda: (job, calls))
     os.close(write_end)
     with contextlib.suppress(OSError):  # whichever of the two comes first
         os.setpgid(child, child)
@@ -121,6 +122,7 @@ def _forked(
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         ending = _listen(read_end, inbox, seconds, alive)
         wait_until = time.monotonic() + 1  # the pipe may close a moment before the process ends
         while ending is None and not inbox.full and alive() and time.monotonic() < wait_until:
@@ -135,7 +137,7 @@ def _forked(
     return ending
 
 
-def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox, before: object) -> str:
+def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
     from pagedlab.exercises.handover import pickled
 
     posix = os.name == "posix"
@@ -171,7 +173,7 @@ def serve_stdin() -> None:
 
     answers, letter = os.dup(1), sys.stdin.buffer.read()
     size = len(_Inbox(0).token)
-    _serve(answers, letter[:size].decode(), lambda: pickle.loads(letter[size:]), None)
+    _serve(answers, letter[:size].decode(), lambda: pickle.loads(letter[size:]))
 
 
 def _kill_group(child: int) -> None:
@@ -228,7 +230,7 @@ class _Inbox:
         except ValueError:
             message = {"raised": "", "text": "an answer that cannot be read"}
         match message:
-            case {"ready": True}:
+            case {"ready": True} if not self.ready:  # once: else whoever finds the token resets the clock
                 self.ready, self.started = True, time.monotonic()
             case {"failed": str(text)}:
                 self.failed = f"it cannot be started in a process of its own: {text}"
@@ -267,12 +269,8 @@ def _listen(descriptor: int, inbox: _Inbox, seconds: float, alive: Callable[[], 
 # -- The child's side.
 
 
-def _serve(
-    descriptor: int, token: str, load: Callable[[], tuple[Job, Calls]], before: Callable[[], object] | None
-) -> None:
+def _serve(descriptor: int, token: str, load: Callable[[], tuple[Job, Calls]]) -> None:
     try:
-        if before is not None:
-            before()
         _restrict(descriptor)
         with open(_PIPE, "wb") as pipe:
 
@@ -304,7 +302,7 @@ def _restrict(descriptor: int) -> None:
 
         # Private memory, not address space: of that a GPU's driver reserves more than any machine has.
         data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (data + _MEMORY_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (data + _MEMORY_BYTES, data + _MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(descriptor, _PIPE)

@@ -38,8 +38,11 @@ BYTES_RIGHT = {
     "numpy integer": lambda n, h, d, b, t: np.int64(2 * n * h * d * b * t),
 }
 BYTES_WRONG = {
-    "K only": (lambda n, h, d, b, t: n * h * d * b * t, "keys and values"),
-    "twice twice": (lambda n, h, d, b, t: 2 * (n * h * d * b * t + n * h * d * b * t), "twice"),
+    "K only": (lambda n, h, d, b, t: n * h * d * b * t, "the cache keeps keys and values"),
+    "twice twice": (
+        lambda n, h, d, b, t: 2 * (n * h * d * b * t + n * h * d * b * t),
+        "the factor 2 is in there twice",
+    ),
     "one layer": (lambda n, h, d, b, t: 2 * h * d * b * t, "one layer"),
     "one head": (lambda n, h, d, b, t: 2 * n * d * b * t, "one KV head"),
     "numbers for vectors": (lambda n, h, d, b, t: 2 * n * h * b * t, "a key is a vector"),

@@ -203,7 +203,7 @@ WRONG = {
     "rounded down": (changed(allocate=rounds(lambda n, size: n // size)), "round up"),
     "a block for each token": (changed(allocate=rounds(lambda n, size: n)), "one block for each token"),
     "freed, not given back": (changed(free=lambda self, seq: self.seqs.pop(seq)), "gives the blocks back"),
-    "never grows": (changed(append=append_when(lambda n, size: False)), "when the last one is full"),
+    "never grows": (changed(append=append_when(lambda n, size: False)), "a block when the last one is full"),
     "always grows": (changed(append=append_when(lambda n, size: True)), "not each time"),
     "grows early": (changed(append=append_when(lambda n, size: (n + 1) % size == 0)), "one token early"),
     "takes what there is": (changed(take=loses_what_it_took), "count the free blocks"),

@@ -133,7 +133,7 @@ WRONG = {
     "exact": (exact, "rounding"),
     "loose": (loose, "a tolerance of the size"),
     "finite": (finite, "finite and wrong"),
-    "clean": (clean, "fill the slots that no token owns with NaN"),
+    "clean": (clean, "with NaN, in K as well as in V"),
     "one head": (one_head, "fewer KV heads than query heads"),
     "unscaled": (unscaled, "a scale that is not 1"),
     "full blocks": (fills, "let a sequence end inside a block"),

@@ -199,7 +199,7 @@ BLOCK_SIZE_WRONG = {
     ),
     "smallest": (
         lambda n, sizes, w: next((b for b in sorted(sizes) if share(n, b) <= w), None),
-        "not the smallest",
+        "asked for, not the smallest",
     ),
     "less than": (lambda n, sizes, w: max((b for b in sizes if share(n, b) < w), default=None), "within it"),
     "mean of shares": (
