@@ -15,6 +15,7 @@ import json
 import linecache
 import os
 import re
+import symtable
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -159,7 +160,16 @@ def _binds(statement: ast.stmt) -> set[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    """Names of the module that it uses; those of its functions' own are none."""
+    names, tables = set(), [symtable.symtable(ast.unparse(node), "", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outside = table.get_type() == "module"
+        names |= {
+            s.get_name() for s in table.get_symbols() if (s.is_referenced() if outside else s.is_global())
+        }
+    return names
 
 
 def _digest(tree: ast.Module, answer: str) -> str:

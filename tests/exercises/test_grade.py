@@ -76,6 +76,7 @@ def test_the_name_that_is_checked_last_counts_and_what_it_needs_comes_along(tmp_
     cells = [
         "%matplotlib inline\nimport math as m\nfrom dataclasses import dataclass",
         "raise SystemExit('a cell that has nothing to do with it')",
+        "x = n = 1 / 0  # whoever has such names of their own does not mean these",
         "STEP, table = 0, {}\ntable['x'] = 1\n@dataclass\nclass Both:\n    x: int\n",
         "def mine(*n):\n    assert m.pi and Both(1).x == table['x'] == STEP + 1\n    return theirs(*n)",
         "def theirs(n, b, r):\n    return sum(-x % b for x in n), len(n) * r - sum(n)",
