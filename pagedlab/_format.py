@@ -74,6 +74,12 @@ def percent(fraction: float) -> str:
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
 
 
+def clip(value: object) -> str:
+    """A value as it may stand in a message: 60 characters at most."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """The names that one was perhaps meant to be, or else all that are known.
 

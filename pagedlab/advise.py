@@ -35,12 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, name, kind, text in _OPTIONS:
         metavar = "N" if kind is not str else "NAME"
         parser.add_argument(flag, dest=name, type=kind, metavar=metavar, help=text)
-    parser.add_argument(
-        "--vllm-log", metavar="FILE", help="start-up log of vLLM whose cache lines to explain"
-    )
-    parser.add_argument(
-        "--measure", action="store_true", help="time tables and attention on this machine too"
-    )
+    parser.add_argument("--vllm-log", metavar="FILE", help="vLLM start-up log whose cache lines to explain")
+    parser.add_argument("--measure", action="store_true", help="time tables and attention on this machine")
     parser.add_argument("--html", metavar="FILE", help="write the advice as one page")
 
 

@@ -183,9 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="the recording that is written")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, for the script's sake")
     parser.add_argument("--no-tests", action="store_true", help="the timings alone")
-    parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help=f"for everything (default: {MINUTES:g})"
-    )
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"for all (default: {MINUTES:g})")
     args = parser.parse_args(argv)
     if not args.file.parent.is_dir():
         parser.error(f"there is no folder {args.file.parent}")

@@ -38,9 +38,7 @@ class Settings:
             or min(self.block_sizes) < 1
             or len(set(self.block_sizes)) < len(self.block_sizes)
         ):
-            raise ValueError(
-                f"block_sizes={list(self.block_sizes)}: must be different whole numbers, at least 1"
-            )
+            raise ValueError(f"block_sizes={list(self.block_sizes)}: must be different numbers, at least 1")
         if self.threads > (cores := machine.usable_cores()):
             raise ValueError(f"threads={self.threads}: this process may use {cores} cores")
         memory = machine.memory()

@@ -31,9 +31,7 @@ class RanksBench:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
-        runs = [
-            {"ranks": ranks, "method": method, **asdict(cost)} for (ranks, method), cost in self.runs.items()
-        ]
+        runs = [{"ranks": n, "method": method, **asdict(cost)} for (n, method), cost in self.runs.items()]
         return {"messages": [asdict(cost) for cost in self.messages], "runs": runs, "device": self.device}
 
     def __str__(self) -> str:
@@ -56,9 +54,7 @@ class RanksBench:
             ]
             for (ranks, method), cost in self.runs.items()
         ]
-        sent = [
-            [f"{ranks}", *(f"{size:,.0f}" for size in self.messages[-1].sent_to(ranks))] for ranks in SENT_TO
-        ]
+        sent = [[f"{n}", *(f"{size:,.0f}" for size in self.messages[-1].sent_to(n))] for n in SENT_TO]
         last = self.messages[-1]
         return "\n".join(
             [

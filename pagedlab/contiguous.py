@@ -10,7 +10,6 @@ ranges. So the same pictures and accounts read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from pagedlab.errors import DuplicateSequence, OutOfBlocks, UnknownSequence
@@ -40,15 +39,15 @@ class _Piece(NamedTuple):
 
 
 class ContiguousManager:
-    """Pieces of `num_slots` slots, one a sequence, each of `piece_size(final)` slots.
+    """Pieces of a pool of `num_slots` slots, one a sequence.
 
     `final` is the number of tokens that a sequence will have stored in the end. `memory` is the
     allocator that places the pieces, one of those in `pagedlab.extents`.
 
     Raises `ValueError` for a pool without room; every call, `TypeError` for a number that is no integer.
 
-    >>> m = ContiguousManager(num_slots=64, piece_size=lambda final: 32, memory=FirstFit)
-    >>> m.allocate("A", tokens=10, final=20)
+    >>> m = ContiguousManager(num_slots=64, memory=FirstFit)
+    >>> m.allocate("A", tokens=10, final=20, size=32)
     range(0, 32)
     >>> m.usage().waste
     Waste(reserved=10, internal=12, external=0)
@@ -56,16 +55,8 @@ class ContiguousManager:
 
     block_size = 1
 
-    def __init__(
-        self,
-        num_slots: int,
-        piece_size: Callable[[int], int],
-        memory: type[Placement],
-        *,
-        record: bool = True,
-    ) -> None:
+    def __init__(self, num_slots: int, memory: type[Placement], *, record: bool = True) -> None:
         self.num_slots = at_least(1, num_slots, "num_slots")
-        self.piece_size = piece_size
         self._memory = memory(self.num_slots)
         self._pieces: dict[SeqId, _Piece] = {}
         self._num_tokens: dict[SeqId, int] = {}
@@ -88,10 +79,9 @@ class ContiguousManager:
         return self._memory.largest_hole
 
     def allocate(self, seq_id: SeqId, tokens: int, final: int, size: int | None = None) -> range:
-        """Give a new sequence its piece of at least one slot.
+        """Give a new sequence its piece of `size` slots, `final` by default and at least one.
 
-        `size` (slots, `final` or more) overrules `piece_size`, for a policy that looks at more than
-        the final length. Raises `OutOfSlots`, an `OutOfBlocks`, when no hole is large enough,
+        Raises `OutOfSlots`, an `OutOfBlocks`, when no hole is large enough,
         `DuplicateSequence`, and `ValueError` for numbers that do not fit each other.
         """
         if seq_id in self._pieces:
@@ -99,7 +89,7 @@ class ContiguousManager:
         tokens, final = at_least(0, tokens, "tokens"), at_least(0, final, "final")
         if tokens > final:
             raise ValueError(f"tokens must be 0 to final ({final}), got {tokens}")
-        size = at_least(0, self.piece_size(final) if size is None else size, "the size of a piece")
+        size = at_least(0, final if size is None else size, "the size of a piece")
         if size < max(1, final):
             raise ValueError(f"a piece of {size} slots is too small for the {final} tokens of {seq_id!r}")
         start = self._memory.take(size)
@@ -155,15 +145,12 @@ class ContiguousManager:
         """Free slots in holes too small for a piece of `size` slots."""
         return self._memory.free_in_holes_below(size)
 
-    def usage(self, next_final: int | None = None) -> Usage:
-        """The pool now; `next_final` is what the next request in line will have stored in the end.
-
-        While one waits, what is free in holes too small for it is external waste.
-        """
+    def usage(self, next_size: int | None = None) -> Usage:
+        """The pool now; while a request waits for `next_size` slots, holes too small for it are waste."""
         held = self.num_slots - self.num_free_slots
         stored = sum(self._num_tokens.values())
         final = sum(piece.final for piece in self._pieces.values())
-        external = 0 if next_final is None else self.free_in_holes_below(self.piece_size(next_final))
+        external = 0 if next_size is None else self.free_in_holes_below(next_size)
         waste = Waste(reserved=final - stored, internal=held - final, external=external)
         return Usage(self.num_slots, held, stored, waste, blocks_in_use=held, blocks_shared=0)
 

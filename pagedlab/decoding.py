@@ -136,9 +136,7 @@ class Decode(Memory):
         blocks = [self.blocks(buffer, block_size, BY_HEAD) for buffer in (self.key, self.value)]
         table = self.table(block_size)
         with _on_threads(self.threads):  # peers compile and plan for so many
-            calls = [
-                peer.call(self.query[part], *blocks, table[part], self.lengths[part]) for part in self.parts
-            ]
+            calls = [peer.call(self.query[at], *blocks, table[at], self.lengths[at]) for at in self.parts]
         lie = f"{peer.engine or BY_HEAD}, blocks {SHUFFLED}"
         return self._case(name or f"{peer.name} {block_size}", lie, calls, _gathered(blocks, table))
 

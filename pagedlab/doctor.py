@@ -123,9 +123,7 @@ def _folders() -> Check:
         remedy = "change to a folder of your own, or name one: pagedlab lab FOLDER"
         return Check("folders", LIMITED, f"cannot write to the current folder, {here}", remedy)
     if home is None or not machine.can_write(home):
-        remedy = (
-            "set HOME to a folder of your own, or JUPYTER_CONFIG_DIR, JUPYTER_DATA_DIR and NUMBA_CACHE_DIR"
-        )
+        remedy = "set HOME to your own folder, or JUPYTER_CONFIG_DIR, JUPYTER_DATA_DIR and NUMBA_CACHE_DIR"
         return Check(
             "folders", LIMITED, f"cannot write to the home folder, {home or 'which is unknown'}", remedy
         )
@@ -157,9 +155,7 @@ def _gpu() -> Check:
         return Check("gpu", LIMITED, found, "nothing to do; to time Triton kernels, use a machine with a GPU")
     if not _env.torch_built_for_gpu():
         remedy = "install a build of torch for your GPU"
-        return Check(
-            "gpu", LIMITED, "there is one, but the installed torch was built for the CPU only", remedy
-        )
+        return Check("gpu", LIMITED, "there is one, but torch was built for the CPU only", remedy)
     usable = [f"{gpu.name}, {_format.size(gpu.memory)}, sm_{gpu.capability}" for gpu in machine.gpus()]
     if not usable:
         return Check("gpu", LIMITED, "there is one, but torch cannot use it", "update the driver: nvidia-smi")
@@ -183,9 +179,7 @@ def _kernels() -> Iterator[Check]:
     except Exception as error:
         yield Check("kernels", MISSING, _one_line(error), "pip install --force-reinstall pagedlab")
         return
-    measures = any(
-        backend.available and backend.for_speed for backend in found if backend.name != "reference"
-    )
+    measures = any(each.available and each.for_speed for each in found if each.name != "reference")
     for backend in found:
         yield _kernel(backend, measures)
 
@@ -201,9 +195,7 @@ def _kernel(backend: Backend, measures: bool) -> Check:
     try:
         error = _error_on_a_small_case(backend)
     except Exception as failure:
-        return Check(
-            topic, MISSING, f"{backend.how}, but fails: {_one_line(failure)}", "see the message above"
-        )
+        return Check(topic, MISSING, f"{backend.how}, but fails: {_one_line(failure)}", "see above")
     took = _format.seconds(time.perf_counter() - start)
     if not error <= TOLERANCE:
         return Check(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pagedlab import changes
+from pagedlab._format import clip
 from pagedlab.events import EventLog
 
 FORMAT = "pagedlab_events/1"
@@ -65,18 +66,18 @@ def _record(event: changes.Event) -> dict[str, Any]:
         if not _fits(form, record[field], _MOST_BLOCKS):
             raise TypeError(
                 f"a file keeps sequence ids that are text or integers, and blocks below {_MOST_BLOCKS:,}; "
-                f"not the {field} {_short(value)}"
+                f"not the {field} {clip(value)}"
             )
     return record
 
 
 def _begin(record: Any) -> EventLog:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"an event log begins with a line of format {FORMAT!r}, got {_short(record)}")
+        raise ValueError(f"an event log begins with a line of format {FORMAT!r}, got {clip(record)}")
     sizes = [record.get(name) for name in ("num_blocks", "block_size")]
     if not all(size is None or _is_within(size, 1, _MOST_BLOCKS) for size in sizes):
         raise ValueError(
-            f"num_blocks and block_size must be null or 1 to {_MOST_BLOCKS:,}, got {_short(record)}"
+            f"num_blocks and block_size must be null or 1 to {_MOST_BLOCKS:,}, got {clip(record)}"
         )
     return EventLog(*sizes)
 
@@ -85,12 +86,12 @@ def _event(record: Any, num_blocks: int) -> changes.Event:
     name = record.get("event") if isinstance(record, dict) else None
     kind = _EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ValueError(f"not an event: {_short(record)}; events are {', '.join(_EVENTS)} and end_step")
+        raise ValueError(f"not an event: {clip(record)}; events are {', '.join(_EVENTS)} and end_step")
     if record.keys() - {"event"} != set(kind._fields):
-        raise ValueError(f"{name} has the fields {', '.join(kind._fields) or 'none'}, got {_short(record)}")
+        raise ValueError(f"{name} has the fields {', '.join(kind._fields) or 'none'}, got {clip(record)}")
     for field, form in _fields(kind).items():
         if not _fits(form, record[field], num_blocks):
-            raise ValueError(f"{name}: {field} cannot be {_short(record[field])}")
+            raise ValueError(f"{name}: {field} cannot be {clip(record[field])}")
     return kind(**{field: _frozen(record[field]) for field in kind._fields})
 
 
@@ -141,8 +142,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return range(value["start"], value["stop"])
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

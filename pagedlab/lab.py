@@ -159,12 +159,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help=f"working folder, your edits in it are never overwritten (default: {DEFAULT_FOLDER})",
     )
-    parser.add_argument(
-        "--no-browser", action="store_true", help="start the server, print its address, open nothing"
-    )
-    parser.add_argument(
-        "--port", type=_port, help="port of the server (default: the first free one from 8888)"
-    )
+    parser.add_argument("--no-browser", action="store_true", help="print the server's address, open nothing")
+    parser.add_argument("--port", type=_port, help="port of the server (default: the first free from 8888)")
     parser.add_argument("--copy-only", action="store_true", help="copy the lessons and stop there")
 
 

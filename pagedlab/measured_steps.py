@@ -63,9 +63,7 @@ def measure(
     if not comparison.rounds:
         raise ValueError("stopped before every batch was timed once")
     medians = [timed.median for timed in comparison.timings]
-    measured = [
-        (seqs, seqs * tokens, median) for (seqs, tokens), median in zip(BATCHES, medians, strict=True)
-    ]
+    measured = [(seqs, seqs * tokens, s) for (seqs, tokens), s in zip(BATCHES, medians, strict=True)]
     return fit(measured, f"{decoder}; timed on {comparison.device}")
 
 

@@ -175,7 +175,7 @@ class ContiguousMemory:
     growth: int | None = None
 
     def __init__(self, num_slots: int, piece: Piece, placement: type[Placement], record: bool) -> None:
-        self.manager = ContiguousManager(num_slots, lambda final: final, placement, record=record)
+        self.manager = ContiguousManager(num_slots, placement, record=record)
         self._piece = piece
 
     def refusal(self, request: Request) -> Refusal | None:

@@ -81,9 +81,7 @@ class ModelShape:
         if tokens < 0:
             raise ValueError(f"tokens must not be negative, got {tokens}")
         bytes_of_one = element_bytes(dtype)
-        numbers = sum(
-            group.numbers_per_token * min(tokens, group.window or tokens) for group in self.layer_groups
-        )
+        numbers = sum(g.numbers_per_token * min(tokens, g.window or tokens) for g in self.layer_groups)
         return round(numbers * bytes_of_one)
 
     def on_rank(self, ranks: int) -> ModelShape:

@@ -70,9 +70,7 @@ class Capacity:
     @property
     def block_bytes(self) -> int:
         """One block: `block_size` tokens in every layer."""
-        return sum(
-            _group_block_bytes(group, self.block_size, self.dtype) for group in self.shape.layer_groups
-        )
+        return sum(_group_block_bytes(g, self.block_size, self.dtype) for g in self.shape.layer_groups)
 
     @property
     def blocks(self) -> int:
@@ -181,9 +179,7 @@ def agree_on_blocks(counts: Sequence[int]) -> int:
     """
     if not counts:
         raise ValueError("no rank gave a number of blocks")
-    return min(
-        at_least(1, count, f"the number of blocks of rank {rank}") for rank, count in enumerate(counts)
-    )
+    return min(at_least(1, n, f"the number of blocks of rank {rank}") for rank, n in enumerate(counts))
 
 
 def _whole(least: int, value: Any, name: str) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pagedlab._format import clip
+
 _YEARS = 142
 _FARTHEST_MS = 4.5e12  # so many years from 1970: between any two such times are less than 2**63 nanoseconds
 _TOO_FAR = f"is no time of requests: it lies {_YEARS} years or more from 1970"
@@ -56,12 +58,6 @@ def of_json(timestamp: Any) -> int:
     if abs(milliseconds) >= _FARTHEST_MS:
         raise ValueError(f"{clip(timestamp)} {_TOO_FAR}")
     return round(milliseconds * 1e6)
-
-
-def clip(value: object) -> str:
-    """A value as it may stand in a message: 60 characters at most."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _numbers(unit: int) -> Convert:

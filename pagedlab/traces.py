@@ -26,6 +26,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ from typing import Any, TextIO
 
 from pagedlab import trace_times
 from pagedlab._bar import bar
+from pagedlab._format import clip
 from pagedlab.trace_table import MAX_TOKENS, TOKENS_PER_HASH, Table, Taken, WorkloadError
-from pagedlab.trace_times import clip
 
 MAX_LINE = 1 << 20
 """Characters in the longest line, or item of a JSON list, that is looked at."""
@@ -208,18 +209,14 @@ def _is_number(text: str) -> bool:
 
 def _length(text: str) -> int:
     try:
-        length = int(text)
+        length = float(text)
     except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}") from None
-        if not number.is_integer():  # also NaN and infinities
-            raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}") from None
-        length = int(number)
+        length = math.nan
+    if not length.is_integer():  # also NaN and infinities
+        raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}")
     if not 1 <= length <= MAX_TOKENS:
         raise ValueError(f"a length must be 1 to {MAX_TOKENS:,} tokens, got {clip(text)}")
-    return length
+    return int(length)
 
 
 # ---- JSON -----------------------------------------------------------------------------------------

@@ -93,9 +93,7 @@ def with_heads(shape: ModelShape, kv_heads: int) -> ModelShape:
     if kv_heads:
         groups = (replace(group, kv_heads=kv_heads) for group in shape.layer_groups)
     else:
-        groups = (
-            LayerGroup(group.layers, latent=LATENT, window=group.window) for group in shape.layer_groups
-        )
+        groups = (LayerGroup(each.layers, latent=LATENT, window=each.window) for each in shape.layer_groups)
     return replace(shape, layer_groups=tuple(groups), source=f"{shape.source}; KV heads changed")
 
 

@@ -48,13 +48,13 @@ def test_a_buddy_piece_is_aligned_to_its_size():
 
 
 def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
-    m = ContiguousManager(100, piece_size=lambda final: final, memory=FirstFit)
+    m = ContiguousManager(100, FirstFit)
     for seq in "ABCD":
         m.allocate(seq, tokens=25, final=25)
     m.free("A")
     m.free("C")
     assert m.usage().waste.external == 0
-    assert m.usage(next_final=40).waste.external == 50
+    assert m.usage(next_size=40).waste.external == 50
     with pytest.raises(OutOfBlocks) as caught:
         m.allocate("E", tokens=1, final=40)
     assert str(caught.value) == (
@@ -84,8 +84,8 @@ def test_free_memory_in_pieces_is_external_waste_while_somebody_waits():
     ],
 )
 def test_a_refused_call_changes_nothing(call, error):
-    m = ContiguousManager(64, piece_size=lambda final: 16, memory=Buddy)
-    m.allocate("A", 3, 9)
+    m = ContiguousManager(64, Buddy)
+    m.allocate("A", 3, 9, size=16)
     before = m.usage()
     with pytest.raises(error):
         call(m)
@@ -95,13 +95,13 @@ def test_a_refused_call_changes_nothing(call, error):
 @pytest.mark.parametrize("slots, error", [(0, ValueError), (64.0, TypeError), (float("nan"), TypeError)])
 def test_a_pool_without_a_number_of_slots_is_refused(slots, error):
     with pytest.raises(error, match="num_slots must be"):
-        ContiguousManager(slots, piece_size=lambda final: final, memory=FirstFit)
+        ContiguousManager(slots, FirstFit)
 
 
 def test_a_piece_size_that_is_no_number_of_slots_is_refused():
-    m = ContiguousManager(64, piece_size=lambda final: final * 1.1, memory=FirstFit)
+    m = ContiguousManager(64, FirstFit)
     with pytest.raises(TypeError, match="the size of a piece must be an integer, got 11.0"):
-        m.allocate("A", 1, 10)
+        m.allocate("A", 1, 10, size=11.0)
     assert m.num_free_slots == 64 and len(m.events) == 0
 
 

@@ -49,9 +49,7 @@ def refusal(call: AttentionCall) -> str | None:
     if call.query_starts is not None:
         return "it serves decode: for a prefill, matrix products are faster than its row by row"
     if call.value_dim != call.head_dim:
-        return (
-            f"its rows of K and V are alike, but the heads have {call.head_dim} and {call.value_dim} numbers"
-        )
+        return f"its rows of K and V are alike, the heads have {call.head_dim} and {call.value_dim} numbers"
     if call.num_splits not in (None, 1):
         return f"its threads share out whole sequences, so num_splits must be None, got {call.num_splits}"
     if _threads_were_left_behind:

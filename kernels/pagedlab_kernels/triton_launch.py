@@ -113,9 +113,7 @@ def refusal(call: AttentionCall) -> str | None:
     if call.query.dtype not in DTYPES:
         return f"it serves float32, float16 and bfloat16, not {call.query.dtype}"
     if call.value_dim != call.head_dim:
-        return (
-            f"its tiles of K and V are alike, but the heads have {call.head_dim} and {call.value_dim} numbers"
-        )
+        return f"its tiles of K and V are alike, the heads have {call.head_dim} and {call.value_dim} numbers"
     if row_bytes(call) > (widest := max(_tilings(call, device_of(call.query)))):
         return f"a head of {call.head_dim} in {call.query.dtype} is wider than a tile's {widest} bytes"
     return None

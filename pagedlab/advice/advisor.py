@@ -187,9 +187,7 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
     if server.data.get("watermark_is_share", True):
         yield server.set("watermark", f"{watermark:g}", "finished first on a full server (simulated)")
     else:
-        yield server.set(
-            "watermark", server.data["watermark"]["default"], "left alone: it is no share of blocks"
-        )
+        yield server.set("watermark", server.data["watermark"]["default"], "left alone: no share of blocks")
     yield server.set("prefix", server.data["prefix"]["default"], _prefix_reason(demand))
     dtype = server.data["dtypes"].get(choice.dtype)
     if dtype and choice.dtype != "bf16":

@@ -223,9 +223,7 @@ def step_time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
         f"for each prompt token; a full server then completes {rates[1.0]:,.2f} requests a second. With the "
         f"step {moves}"
     )
-    origin = (
-        "given" if setting.choice.step_ms is not None else "GPU model: weights over bandwidth, and launches"
-    )
+    origin = "given" if setting.choice.step_ms is not None else "GPU model: weights over bandwidth, launches"
     evidence = f"{origin}; prompt tokens assumed to take 20 us for each 16 GB of weights unless given"
     return Finding("step time", text, "assumed", evidence, {"base_s": base, "requests_per_s": rates})
 

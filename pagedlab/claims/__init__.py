@@ -42,27 +42,14 @@ from pagedlab.claims.verdict import Chart, Claim, Line, Measurement, Outcome, Ve
 
 __all__ = ["Chart", "Claim", "Line", "Measurement", "Outcome", "Verdict", "all", "get", "recordings"]
 
-_CLAIMS = (
-    indirection.CLAIM,
-    access_pattern.CLAIM,
-    short_sequences.CLAIM,
-    gains_exceed_overhead.CLAIM,
-    short_blocks.CLAIM,
-    small_blocks_waste_less.CLAIM,
-    small_blocks_cost.CLAIM,
-    large_blocks.CLAIM,
-    default_16.CLAIM,
-    workload_fit.CLAIM,
-    kernel_is_hard.CLAIM,
-    use_a_framework.CLAIM,
-    capacity_not_bandwidth.CLAIM,
-    long_context_bound.CLAIM,
-    no_clever_allocation.CLAIM,
-    fewer_bytes.CLAIM,
-    ranks_agree.CLAIM,
-    coordination_costs.CLAIM,
-    one_gpu_is_simplest.CLAIM,
-)
+_CLAIMS = tuple(
+    module.CLAIM for module in (
+        indirection, access_pattern, short_sequences, gains_exceed_overhead, short_blocks,
+        small_blocks_waste_less, small_blocks_cost, large_blocks, default_16, workload_fit, kernel_is_hard,
+        use_a_framework, capacity_not_bandwidth, long_context_bound, no_clever_allocation, fewer_bytes,
+        ranks_agree, coordination_costs, one_gpu_is_simplest,
+    )
+)  # fmt: skip
 
 
 def all() -> builtins.list[Claim]:  # noqa: A001  (the contract's name)

@@ -36,9 +36,7 @@ def judge(cost: MessageCost, runs: Mapping[str, RunCost], device: str) -> Verdic
         "every rank but the sender gets the message, so bytes grow with the ranks, by any method (computed)",
     ]
     if quiet:
-        conditions.append(
-            "replicas must decide alike: same requests in the same order, nothing random, no clock"
-        )
+        conditions.append("replicas must decide alike: same requests, same order, nothing random, no clock")
     rows = [
         Measurement(f"{method}: {what}", value, unit, word)
         for method, run in runs.items()

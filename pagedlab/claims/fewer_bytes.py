@@ -30,9 +30,7 @@ VARIANTS = {
     "8 KV heads, bf16": (8, "bfloat16"),
     "8 KV heads, int8": (8, "int8"),
 }
-BESIDE = {
-    name: EXACT if dtype != "float32" else BASE for name, (_, dtype) in VARIANTS.items() if name != BASE
-}
+BESIDE = {n: EXACT if dtype != "float32" else BASE for n, (_, dtype) in VARIANTS.items() if n != BASE}
 """What each is compared with: fewer heads with the most, fewer bytes a number with the same heads in fp32."""
 
 

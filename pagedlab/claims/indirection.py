@@ -44,9 +44,7 @@ def judge(comparison: Comparison) -> Verdict:
     else:
         outcome = Outcome.FAILS_HERE
         condition = f"no block size takes {_format.percent(MARGIN)} longer than the contiguous twin"
-    twin = (
-        f"the twin: the same kernel over one {comparison[TWIN].layout.split(',')[0]} piece a sequence, cold"
-    )
+    twin = f"the twin: the same kernel, one {comparison[TWIN].layout.split(',')[0]} piece a sequence, cold"
     measured = [
         ratio(comparison, name, f"time, blocks of {size}, of the twin's")
         for size, name in sorted(cases.items())

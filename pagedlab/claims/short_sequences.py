@@ -36,9 +36,7 @@ def run(quick: bool) -> Verdict:
         decode = Decode(Sizes(16, tokens))
         cases += [decode.twin(name=f"contiguous {tokens}"), decode.paged(BLOCK, name=f"paged {tokens}")]
     what = f"one decode step, one layer: 16 sequences of each length, blocks of {BLOCK}"
-    return reading.settle(
-        decode, cases, lambda comparison: judge(comparison, lengths), quick, caches=WARM, what=what
-    )
+    return reading.settle(decode, cases, lambda c: judge(c, lengths), quick, caches=WARM, what=what)
 
 
 def judge(comparison: Comparison, lengths: Sequence[int]) -> Verdict:

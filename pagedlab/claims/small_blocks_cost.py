@@ -61,9 +61,7 @@ def judge(kernel: Comparison, host: Comparison, counted: dict[int, tuple[int, in
         conditions.append("both the kernel and the host pay for it")
     elif slow or dear:
         outcome = Outcome.HOLDS_WHEN
-        conditions.insert(
-            0, f"the cost is that of the {'kernel' if slow else 'host'}; the other shows none here"
-        )
+        conditions.insert(0, f"the cost is that of the {'kernel' if slow else 'host'}; the other shows none")
     else:
         outcome = Outcome.FAILS_HERE
         conditions.append("neither the kernel nor the host takes longer here")

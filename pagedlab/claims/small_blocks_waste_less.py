@@ -63,9 +63,7 @@ def judge(spread: Sequence[Workload], alike: Workload) -> Verdict:
 
 
 def _what_halving_leaves(shares: Sequence[Sequence[float]], names: Sequence[str]) -> str:
-    left = [
-        small / large for row in shares for small, large in zip(row[1:], row[2:], strict=False) if large > 0
-    ]
+    left = [a / b for row in shares for a, b in zip(row[1:], row[2:], strict=False) if b > 0]
     if not left:
         return "no workload here wastes anything at any block size"
     least, most = min(left), max(left)

@@ -102,9 +102,7 @@ def judge(comparison: Comparison, tried: Sequence[Tried]) -> Verdict:
         conditions.insert(0, "a kernel written from scratch takes no longer")
     elif framework.right < framework.batches:
         outcome = Outcome.HOLDS_WHEN
-        conditions.insert(
-            0, "the memory of the cache is cleared first: what is left in it shows in the answer"
-        )
+        conditions.insert(0, "the memory of the cache is cleared first: what was there shows in the answer")
     else:
         outcome = Outcome.HOLDS
     measured = [Measurement(f"lines of code, {each.name}", each.lines, "", "computed") for each in tried]

@@ -41,9 +41,7 @@ def judge(uniform: Sequence[Workload], variable: Sequence[Workload]) -> Verdict:
         outcome = Outcome.FAILS_HERE
     elif dear:
         outcome = Outcome.HOLDS_WHEN
-        conditions.append(
-            f"uniform means a multiple of the block: {', '.join(free)}, but not {', '.join(dear)}"
-        )
+        conditions.append(f"uniform means a multiple of the block: {', '.join(free)}, not {', '.join(dear)}")
     else:
         outcome = Outcome.HOLDS
     if want_small:

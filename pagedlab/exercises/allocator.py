@@ -152,9 +152,7 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception("tokens // block_size + 1 is one block too many where they fit exactly", _OneTooMany),
         Misconception("round up: the tokens after the last whole block need a block too", _RoundedDown),
-        Misconception(
-            "a block has room for block_size tokens; that is one block for each token", _BlockPerToken
-        ),
+        Misconception("a block holds block_size tokens; that is one block for each token", _BlockPerToken),
         Misconception("free gives the blocks back to the pool, so that others can have them", _Keeps),
         Misconception("append takes a block when the last one is full", _NeverGrows),
         Misconception("append takes a block only when the last one is full, not each time", _AlwaysGrows),
@@ -168,9 +166,7 @@ EXERCISE = Exercise(
         ),
         Misconception("a pool without enough blocks raises MemoryError", _RaisesWhatPopRaises),
         Misconception("freeing a sequence that is not there raises KeyError", _FreesAnyone),
-        Misconception(
-            "free forgets the table: blocks given back twice end up with two sequences", _FreesAndKeeps
-        ),
+        Misconception("free forgets the table: blocks given back twice get two owners", _FreesAndKeeps),
         Misconception(
             "a second allocate of one sequence raises ValueError; its old blocks would be lost", _Overwrites
         ),

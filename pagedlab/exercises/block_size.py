@@ -127,13 +127,9 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "a sequence that fills its blocks holds no further one: length // size + 1 is one too many then",
-            lambda n, sizes, w: _largest(
-                n, sizes, lambda b: 1 - sum(n) / sum((x // b + 1) * b for x in n) <= w
-            ),
+            lambda n, s, w: _largest(n, s, lambda b: 1 - sum(n) / sum((x // b + 1) * b for x in n) <= w),
         ),
-        Misconception(
-            "where no candidate fits, the answer is None, not 0", lambda *given: solution(*given) or 0
-        ),
+        Misconception("where no candidate fits, the answer is None, not 0", lambda *g: solution(*g) or 0),
         Misconception(
             "where no candidate fits, the answer is None, not the smallest",
             lambda n, sizes, w: solution(n, sizes, w) or min(sizes),

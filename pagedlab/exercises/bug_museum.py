@@ -109,13 +109,9 @@ EXERCISE = Exercise(
         Misconception("a tolerance of the size of the answers lets wrong ones through", _roughly),
         Misconception("an answer can be finite and wrong: compare it with plain attention", _only_finite),
         Misconception("clean memory hides what a kernel must not read: poison it", _changed(poisoned=False)),
-        Misconception(
-            "one KV head for each query head: no group can go wrong", _changed(heads=2, kv_heads=2)
-        ),
+        Misconception("one KV head to each query head: no group can go wrong", _changed(heads=2, kv_heads=2)),
         Misconception("a scale of 1 can be used any number of times", _changed(scale=1.0)),
-        Misconception(
-            "lengths that fill their blocks hide the tail", _changed(lengths=[48, 768], poisoned=False)
-        ),
+        Misconception("lengths that fill blocks hide the tail", _changed(lengths=[48, 768], poisoned=False)),
         Misconception("one block size suits one kernel: try odd and large ones", _changed(block_size=16)),
         Misconception("scores around zero are kind: try very negative ones", _changed(shift=0.0)),
         Misconception("no batch here has a sequence without tokens", _changed(lengths=[300, 1, 41])),

@@ -76,9 +76,7 @@ EXERCISE = Exercise(
         "else, if found is None, it is this length. Return found.",
     ),
     checks=(
-        Check(
-            "a small difference, then a large one", lambda rng: _timed(rng, _small(rng, 3) + _large(rng, 4))
-        ),
+        Check("small differences, then large ones", lambda rng: _timed(rng, _small(rng, 3) + _large(rng, 4))),
         Check(
             "a difference that comes, goes and comes again",
             lambda rng: _timed(rng, _large(rng, 2) + _small(rng, 2) + _large(rng, 3)),
@@ -113,9 +111,7 @@ EXERCISE = Exercise(
         ),
         Misconception("the first length past the last noisy one is asked for, not that one", _last_noise),
         Misconception("the length is asked for, not its place in the list", _place),
-        Misconception(
-            "where no length will do, the answer is None, not 0", lambda *timed: solution(*timed) or 0
-        ),
+        Misconception("where no length will do, the answer is None, not 0", lambda *t: solution(*t) or 0),
         Misconception(
             "where no length will do, the answer is None, not the longest",
             lambda n, *timed: n[-1] if solution(n, *timed) is None else solution(n, *timed),

@@ -31,9 +31,7 @@ EXERCISE = Exercise(
         Check("a context of two-byte numbers", lambda rng: _model(rng, (2,), (100, 8192))),
         Check("bytes: fp8 or int8", lambda rng: _model(rng, (1,), (1000, 131_072))),
         Check("half a byte: int4", lambda rng: _model(rng, (0.5,), (1000, 131_072))),
-        Check(
-            "four bytes, a single KV head", lambda rng: (rng.randint(2, 90), 1, 128, 4, rng.randint(2, 999))
-        ),
+        Check("four bytes, one KV head", lambda rng: (rng.randint(2, 90), 1, 128, 4, rng.randint(2, 999))),
         Check("no token yet", lambda rng: _model(rng, (2,), (0, 0))),
     ),
     reference=solution,
@@ -53,9 +51,7 @@ EXERCISE = Exercise(
         Misconception(
             "a key is a vector: head_dim numbers, not one", lambda n, h, d, b, t: 2 * n * h * b * t
         ),
-        Misconception(
-            "that is one token; the cache keeps all of them", lambda n, h, d, b, t: 2 * n * h * d * b
-        ),
+        Misconception("that is one token; the cache keeps all", lambda n, h, d, b, t: 2 * n * h * d * b),
         Misconception(
             "those are numbers, not bytes: multiply by bytes_per_element",
             lambda n, h, d, b, t: 2 * n * h * d * t,

@@ -124,13 +124,9 @@ EXERCISE = Exercise(
         Misconception("the weight is exp(lse), not lse itself", _weighed(lambda logs: logs)),
         Misconception("subtract the largest lse before exp: exp of ten thousand is infinite", _naive),
         Misconception("an empty part counts 0 times, but 0 x NaN is NaN: leave its output out", _spreads),
-        Misconception(
-            "when all parts are empty the answer is zeros and -inf; -inf - -inf is NaN", _unguarded
-        ),
+        Misconception("when all parts are empty: zeros and -inf; -inf - -inf is NaN", _unguarded),
         Misconception("an empty part is not one of those to average over", _counted),
-        Misconception(
-            "an empty part has lse -inf, weight 0; taking it for 0 gives it weight 1", _zero_for_empty
-        ),
+        Misconception("an empty part has lse -inf, weight 0; 0 gives it weight 1", _zero_for_empty),
         Misconception(
             "natural logarithm: exp(lse), not 2 ** lse", _weighed(lambda logs: 2.0 ** (logs - logs.max()))
         ),

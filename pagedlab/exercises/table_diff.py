@@ -119,9 +119,7 @@ def _life(rng: random.Random) -> Arguments:
 
 
 def _valid(steps: Any) -> bool:
-    return bool(steps) and all(
-        len(step) == 2 and all(isinstance(each, dict) for each in step) for step in steps
-    )
+    return bool(steps) and all(len(s) == 2 and all(isinstance(each, dict) for each in s) for s in steps)
 
 
 class _Plain(TableDiff):
@@ -167,9 +165,7 @@ class _OnlyLonger(_Plain):
 
 class _OnlyOtherLengths(_Plain):
     def changes(self, old: Tables, new: Tables) -> Any:
-        other = {
-            name: table for name, table in new.items() if name not in old or len(table) != len(old[name])
-        }
+        other = {n: t for n, t in new.items() if n not in old or len(t) != len(old[n])}
         return {**super().changes(old, new), "tables": other}
 
 

@@ -54,9 +54,7 @@ EXERCISE = Exercise(
         Check("the first token of a later block", lambda rng: _edge(rng, 0)),
         Check("the last token of a block", lambda rng: _edge(rng, -1)),
         Check("blocks of one token", lambda rng: _anywhere(rng, 1, 30, 300)),
-        Check(
-            "a long table, a block size that is no power of two", lambda rng: _anywhere(rng, 24, 500, 9000)
-        ),
+        Check("a long table, a block size of no power of two", lambda rng: _anywhere(rng, 24, 500, 9000)),
     ),
     reference=solution,
     misconceptions=(

@@ -89,9 +89,7 @@ _MISCONCEPTIONS = (
         "what was reserved is not all wasted: the tokens that are stored there are not",
         lambda n, b, r: (solution(n, b, r)[0], r * len(n)),
     ),
-    Misconception(
-        "the paged waste comes first, the reserved one second", lambda n, b, r: solution(n, b, r)[::-1]
-    ),
+    Misconception("the paged waste comes first, the other second", lambda n, b, r: solution(n, b, r)[::-1]),
     Misconception("slots are asked for, not a share of them", _share),
     Misconception(
         "slots are asked for, not a percentage of them",

@@ -105,9 +105,7 @@ class ServingSchedule:
         if num_slots is None:
             num_slots = (int(workload.stored.max()) + block_size) * max_seqs
         rules = Rules(max_seqs=max_seqs)
-        self._run = serving.start(
-            workload, num_slots=num_slots, block_size=block_size, rules=rules, record=True
-        )
+        self._run = serving.start(workload, num_slots=num_slots, block_size=block_size, rules=rules)
         self._stored: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Step]:

@@ -115,9 +115,7 @@ def encode_difference(old: Step, new: Step) -> bytes:
     kept = _kept(old, new)
     places = {name: place for place, name in enumerate(old.rows)}
     gone = [place for name, place in places.items() if name not in kept]
-    changed = {
-        place: name for place, name in enumerate(kept) if not _only_grew(old.rows[name], new.rows[name])
-    }
+    changed = {n: name for n, name in enumerate(kept) if not _only_grew(old.rows[name], new.rows[name])}
     out = bytearray()
     _put_ascending(out, gone)
     _put_ascending(out, list(changed))
@@ -209,9 +207,7 @@ def _put(out: bytearray, *numbers: int) -> None:
 
 
 def _put_ascending(out: bytearray, places: list[int]) -> None:
-    _put(
-        out, len(places), *(place - before - 1 for before, place in zip([-1, *places], places, strict=False))
-    )
+    _put(out, len(places), *(b - a - 1 for a, b in zip([-1, *places], places, strict=False)))
 
 
 def _put_entries(out: bytearray, entries: tuple[int, ...]) -> None:

@@ -259,9 +259,7 @@ class _Combine:
         self._mine.zero_()
         self._mine[: len(output), : output.shape[1]] = output
         dist.all_gather(self._all, self._mine)
-        return torch.cat(
-            [out[:, : len(part)] for out, part in zip(self._all, self._parts, strict=True)], dim=1
-        )
+        return torch.cat([out[:, : len(q)] for out, q in zip(self._all, self._parts, strict=True)], dim=1)
 
 
 def _leave() -> None:

@@ -99,8 +99,8 @@ def test_a_log_goes_to_json_lines_and_back(tmp_path):
 
 
 def test_a_log_without_steps_and_a_contiguous_log_come_back_too(tmp_path):
-    m = ContiguousManager(64, lambda final: 32, FirstFit)
-    m.allocate("A", tokens=10, final=20)
+    m = ContiguousManager(64, FirstFit)
+    m.allocate("A", tokens=10, final=20, size=32)
     m.append("A", 3)
     m.free("A")
     m.events.to_jsonl(tmp_path / "log.jsonl")

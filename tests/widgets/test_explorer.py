@@ -249,7 +249,7 @@ def test_a_shared_block_is_drawn_shared_and_owned_by_who_had_it_first():
 
 
 def test_a_cell_shows_the_tokens_of_every_piece_in_it():
-    manager = ContiguousManager(12, piece_size=lambda final: 6, memory=FirstFit)
+    manager = ContiguousManager(12, FirstFit)
     manager.allocate("A", 5, 6)
     manager.allocate("B", 1, 6)
     manager.append("B")

@@ -62,9 +62,7 @@ class TensorInfo:
     @property
     def axes(self) -> tuple[str, ...]:
         """What each axis counts."""
-        split = {"out": "parts", "lse": "part_lses"}.get(
-            self.name, ""
-        )  # what a kernel of one split calls out
+        split = {"out": "parts", "lse": "part_lses"}.get(self.name, "")  # as a kernel of one split calls out
         known = (_AXES.get(name, ()) for name in (self.name, split))
         numbered = tuple(f"axis {axis}" for axis in range(len(self.shape)))
         return next((axes for axes in known if len(axes) == len(self.shape)), numbered)
