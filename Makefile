@@ -71,7 +71,7 @@ test-lessons: $(DEV)
 
 test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
-	$(PY) -m pytest -m browser tests
+	$(PY) -m pytest -m "browser and not release" tests
 
 # Not part of `make test`: what was released since constraints.txt was written may fail it, and that is the news.
 test-latest:

@@ -321,10 +321,11 @@ def _code_style() -> str:
 
 
 def _clean(text: str) -> str:
-    """HTML with nothing in it that could run or fetch."""
+    """HTML with nothing in it that could run or fetch; of what it strips, the words stay, styles apart."""
     import bleach
     from bleach.css_sanitizer import CSSSanitizer
 
+    text = re.sub(r"<style\b.*?</style\s*>", "", text, flags=re.DOTALL | re.IGNORECASE)
     styles = CSSSanitizer(allowed_css_properties=_STYLES)
     cleaned: str = bleach.clean(text, _TAGS, _ATTRIBUTES, css_sanitizer=styles, strip=True)
     return cleaned

@@ -31,7 +31,8 @@ CELLS = [
     "# A title <b>\n\nSee [the next](02-next.ipynb) and <script>alert(1)</script>.",
     WIDGETS,
     "print('<i>', open('progress.json', 'w').write('{}'))",
-    f"from IPython.display import HTML\nHTML('<table onclick=x><tr><th>{HOSTILE}</th></tr></table>')",
+    "from IPython.display import HTML\n"
+    f"HTML('<style>th {{{{ top: 7px }}}}</style><table onclick=x><tr><th>{HOSTILE}</th></tr></table>')",
     "BlockMap()",
 ]
 
@@ -78,6 +79,7 @@ def test_nothing_of_a_name_is_markup_and_nothing_fetches(made: export.Page) -> N
     assert made.html.count("</style>") == made.html.count("<style>")
     assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", made.html)
     assert "default-src 'none'" in made.html
+    assert made.html.count("top: 7px") == 1, "in the cell's code, and not as words of its table"
 
 
 def test_the_title_and_the_links_are_those_of_pages(made: export.Page) -> None:

@@ -14,12 +14,6 @@ from pagedlab.museum import Exhibit
 from .bar_table import BarTable, Row, Segment
 from .names import named
 
-_STYLE = (
-    "<style>.pl-exhibit pre{padding:.5em .8em;margin:.4em 0;overflow:auto}"
-    ".pl-exhibit .pl-out::before{content:'- '}.pl-exhibit .pl-in::before{content:'+ '}"
-    ".pl-exhibit .pl-in{font-weight:bold}</style>"
-)
-
 
 class MuseumView(ipywidgets.VBox):
     """Walk through the exhibits; for each, both tests are run on the faulty kernel as it is shown.
@@ -68,7 +62,7 @@ class MuseumView(ipywidgets.VBox):
 
     def _show(self) -> None:
         exhibit = museum.get(self.chooser.value)
-        self.card.value = _STYLE + f'<div class="pl-exhibit">{_card(exhibit)}</div>'
+        self.card.value = _card(exhibit)
 
 
 def _step(name: str) -> ipywidgets.Button:
@@ -87,7 +81,7 @@ def _card(exhibit: Exhibit) -> str:
     lines = [
         f"<h4>{escape(exhibit.title)}</h4>",
         f"<p>{escape(exhibit.story)} <i>({escape(exhibit.citation)})</i></p>",
-        _lines("pl-out", exhibit.before) + _lines("pl-in", exhibit.after),
+        _lines("-", exhibit.before) + _lines("+", exhibit.after),
         f"<p>The naive test <b>{naive}</b>. The careful test <b>{careful}</b>.</p>",
     ]
     if exhibit.scored:
@@ -99,5 +93,7 @@ def _card(exhibit: Exhibit) -> str:
     return "".join(lines)
 
 
-def _lines(kind: str, text: str) -> str:
-    return f'<pre class="{kind}">{escape(text) or "(nothing)"}</pre>'
+def _lines(sign: str, text: str) -> str:
+    """What left a line or came into it, each piece with its sign."""
+    lines = [f"{sign} {escape(line)}" for line in text.splitlines() or ["(nothing)"]]
+    return f'<pre style="overflow: auto">{chr(10).join(lines)}</pre>'

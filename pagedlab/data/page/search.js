@@ -10,12 +10,13 @@ function has(text, word) {
   return at < 0 ? 0 : at && /[\p{L}\p{N}]/u.test(text[at - 1]) ? 1 : 2;
 }
 
-/** The entries that have every word, those with the words in their titles first. @param {Entry[]} index @param {string[]} words */
+/** The entries that have every word, those with the words in their titles, and side by side, first. @param {Entry[]} index @param {string[]} words */
 export function find(index, words) {
+  const phrase = words.join(" ");
   return index.map((entry) => {
-    const [, title, text] = entry, exact = title.toLowerCase() === words.join(" ") ? 9 : 0;
+    const [, title, text] = entry, exact = title.toLowerCase() === phrase ? 9 : 0;
     const worth = words.map((word) => 3 * has(title, word) || has(text, word));
-    return { entry, worth: worth.includes(0) ? 0 : exact + worth.reduce((a, b) => a + b, 0) };
+    return { entry, worth: worth.includes(0) ? 0 : exact + has(text, phrase) + worth.reduce((a, b) => a + b, 0) };
   }).filter(({ worth }) => worth).sort((a, b) => b.worth - a.worth).map(({ entry }) => entry);
 }
 
@@ -29,10 +30,11 @@ function marked(text, words) {
   });
 }
 
-/** What surrounds the first of the words. @param {string} text @param {string[]} words */
+/** What surrounds the words where they stand together, or else the first of them. @param {string} text @param {string[]} words */
 function excerpt(text, words) {
-  const places = words.map((word) => text.toLowerCase().indexOf(word)).filter((at) => at >= 0);
-  const from = Math.max(0, Math.min(...places, text.length) - BEFORE);
+  const low = text.toLowerCase(), together = low.indexOf(words.join(" "));
+  const places = words.map((word) => low.indexOf(word)).filter((at) => at >= 0);
+  const from = Math.max(0, (together < 0 ? Math.min(...places, text.length) : together) - BEFORE);
   const start = from && from + BEFORE < text.length ? text.indexOf(" ", from) + 1 : 0;
   return (start ? "… " : "") + text.slice(start, start + SHOWN) + (start + SHOWN < text.length ? " …" : "");
 }

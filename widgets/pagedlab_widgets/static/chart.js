@@ -84,8 +84,8 @@ function render({ model, el }) {
         label({ x: left(tick), y: bottom + 17, "text-anchor": "middle" }, format(tick)))),
       label({ x: (MARGIN.left + right) / 2, y: HIGH - 6, "text-anchor": "middle" }, x.label),
       label({ transform: `translate(13 ${(MARGIN.top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.label),
-      ...walls.map((/** @type {any} */ wall, /** @type {number} */ i) => drawWall(wall, i, left, top, right, bottom)),
       ...lines.map((line, i) => drawLine(line, i, left, top)),
+      ...walls.map((/** @type {any} */ wall, /** @type {number} */ i) => drawWall(wall, i, left, top, right, bottom)),
       svg("path", { class: "pl-cursor", d: "" }));
     point();
   };
