@@ -143,7 +143,7 @@ class TestLive:
         stepper = KernelStepper(CASES["paged"])
         stepper.source = "raise SystemExit"
         stepper.wait()
-        assert stepper.frames == 0 and "before a kernel ran" in stepper.trouble
+        assert stepper.frames == 0 and "before its work was done" in stepper.trouble
 
     def test_a_kernel_that_fails_is_reported_and_steps_until_then(self) -> None:
         stepper = KernelStepper(self.CASE, twin=False)

@@ -8,6 +8,7 @@ import torch
 
 from pagedlab.kernel_cases import STEPPED, KernelCase
 from pagedlab_kernels import CSRTable, address_trace, kernel_source
+from pagedlab_kernels.inside import child
 
 pytestmark = [pytest.mark.usefixtures("triton"), pytest.mark.slow]
 CASE = KernelCase(length=70, block_size=4, kv_heads=2, group=3, head_dim=20, layout="HND")
@@ -173,6 +174,10 @@ def test_a_changed_line_changes_the_trace(old: str, new: str) -> None:
         ("import os; os.abort()", "SIGABRT"),
         ("while True: pass", "no end within 6 seconds"),
         (None, "InterpreterError"),
+        ("raise SystemExit", "the process ended before its work was done (exit code 0)"),
+        ("import os; os._exit(0)", "the process ended before its work was done (exit code 0)"),
+        ("print('all is well'); import os; os._exit(3)", "(exit code 3)"),
+        ("import sys\nwhile True: print('x' * 99_999, file=sys.stderr)", "more than 32 MB of messages"),
     ],
 )
 def test_whatever_a_kernel_does_is_reported(source: str | None, failure: str) -> None:
@@ -180,6 +185,15 @@ def test_whatever_a_kernel_does_is_reported(source: str | None, failure: str) ->
         source = kernel_source().replace("block, slot = block.to", "block, slot = nothing.to")
     trace = traced(source=source, seconds=6 if "while" in source[:9] else 60)
     assert failure in (trace.failure or "")
+
+
+def test_a_kernel_that_goes_on_for_ever_is_ended_by_what_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "MOST_BYTES", 1 << 20)
+    line = "        score = tl.dot"
+    source = kernel_source().replace(line, "        while True:\n            score = 0\n" + line, 1)
+    trace = traced(source=source, programs=[(0, 0, 0)], seconds=100)
+    assert "more than 1 MB of answers: an endless loop?" in (trace.failure or "")
+    assert trace.steps
 
 
 def test_what_a_kernel_did_before_it_failed_is_kept() -> None:

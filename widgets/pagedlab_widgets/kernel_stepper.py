@@ -139,8 +139,7 @@ class KernelStepper(anywidget.AnyWidget):
         ]
         with self.hold_sync():
             self.sides, self.beside = sides, stops.beside(sides)
-            found = "\n".join(text for each in sides for text in each["trouble"][:3])
-            self.trouble = found or ("" if self.beside else "the edited text ended before a kernel ran")
+            self.trouble = "\n".join(text for each in sides for text in each["trouble"][:3])
             self.status = ""
             self.step = self.step
 

@@ -2,7 +2,8 @@
 
 Interpreting and compiling exclude each other within a process, and a kernel under study may crash or never
 end: both call for a process of its own. A program reads its job from a folder and appends JSON lines to a
-file there, so that whatever ends it, the lines until then are kept. Nothing that it wrote is ever executed.
+file there, so that whatever ends it, the lines until then are kept. What it prints goes nowhere: a text of a
+reader's may print without end. Nothing that it wrote is ever executed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-JOB, ANSWERS, TENSORS = "job.json", "answers.jsonl", "tensors.pt"
+JOB, ANSWERS, TENSORS, MESSAGES, DONE = "job.json", "answers.jsonl", "tensors.pt", "messages", "done"
+MOST_BYTES = 32 << 20
+"""Of answers, and of messages: hundreds of times what a kernel of ours needs."""
 KERNELS = "triton_kernels.py"
 
 
@@ -48,23 +52,51 @@ def run(
         prepare(folder)
         told = {"TRITON_INTERPRET": str(int(interpret)), "TRITON_CACHE_DIR": str(folder / "cache")}
         command = [sys.executable, "-m", f"{__package__}.{program}", name]
-        with open(folder / "messages", "w+b") as messages:
-            try:
-                code: int | None = subprocess.run(
-                    command, env=environment(**told), stdin=subprocess.DEVNULL,
-                    stdout=messages, stderr=messages, timeout=seconds,
-                ).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
-                code = None
-        answers = read(folder / ANSWERS)
-        if code == 0:
-            return answers, None
-        if code is None:
-            return answers, f"no end within {seconds:g} seconds: an endless loop?"
-        if code < 0:
-            return answers, f"the process died of {signal.Signals(-code).name}"
-        last = (folder / "messages").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        return answers, last[0][:500] if last else f"the process ended with exit code {code}"
+        nowhere = subprocess.DEVNULL
+        with open(folder / MESSAGES, "wb") as messages:
+            process = subprocess.Popen(
+                command, env=environment(**told), stdin=nowhere, stdout=nowhere, stderr=messages
+            )
+        try:
+            ending = _wait(process, folder, seconds)
+        finally:
+            process.kill()
+            process.wait()
+        return read(folder / ANSWERS), ending
+
+
+def serve(program: Callable[[Path], None]) -> None:
+    """For a program: do the work in the folder of the command line, and leave word that all of it was done.
+
+    Without that word nobody could tell: what is studied may end the process with any exit code.
+    """
+    folder = Path(sys.argv[1])
+    program(folder)
+    (folder / DONE).touch()
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> str | None:
+    """Wait for the end; say how it ended unless that was well."""
+    until = time.monotonic() + seconds
+    while process.poll() is None:
+        if time.monotonic() > until:
+            return f"no end within {seconds:g} seconds: an endless loop?"
+        for name in (ANSWERS, MESSAGES):
+            if (folder / name).exists() and (folder / name).stat().st_size > MOST_BYTES:
+                what = name.partition(".")[0]
+                return f"stopped: more than {MOST_BYTES >> 20} MB of {what}: an endless loop?"
+        time.sleep(0.01)
+    code = process.returncode
+    if code < 0:
+        return f"the process died of {signal.Signals(-code).name}"
+    if (folder / DONE).exists():
+        return None
+    with open(folder / MESSAGES, "rb") as messages:
+        messages.seek(max(0, messages.seek(0, os.SEEK_END) - 4096))
+        last = messages.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    if code and last:
+        return last[0][:500]
+    return f"the process ended before its work was done (exit code {code})"
 
 
 def environment(**told: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from . import assembly, child
+from .report import NO_TILE
 
 NVIDIA = Path(triton.__file__).parent / "backends/nvidia/bin"
 
@@ -35,7 +35,7 @@ def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, 
     try:
         launches = triton_launch.plan(call, triton_offline.device_for(target)).launches
     except StopIteration:
-        raise ValueError(f"no tile is wide enough for a head of {call.head_dim}") from None
+        raise ValueError(f"{NO_TILE} {call.head_dim} in {job['call']['dtype']}") from None
     launch = launches[-1 if job["kernel"] == "merge" else 0]
     launch = replace(launch, num_stages=job["num_stages"] or launch.num_stages)
     compiled = triton_offline.compile_launch(launch, target)
@@ -95,4 +95,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    child.serve(main)

@@ -15,6 +15,7 @@ from typing import Any
 from . import child
 
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100", "gfx942")
+NO_TILE = "no tile is wide enough for a head of"
 # Kernels by what sets their calls apart; the merge needs a call that is split.
 KERNELS: dict[str, dict[str, Any]] = {
     "decode": {}, "decode-twin": {"paged": False}, "prefill": {"prefill": True},

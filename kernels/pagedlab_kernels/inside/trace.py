@@ -256,7 +256,8 @@ def address_trace(
 
     `kernel` is one of `CALLS`, the function or its name; `args` and `options` are its own. The call runs in
     Triton's interpreter, in a process of its own: what goes wrong there is part of the trace. Addresses
-    outside a tensor are `strays`, a kernel that raises, crashes or does not end in time is a `failure`.
+    outside a tensor are `strays`; a kernel that raises, crashes, leaves early or does not end in time is a
+    `failure`.
 
     - `values`: names of variables whose values are kept after each line that changes them;
     - `programs`: indices in the grid of those to trace, by default all; the others run as well;
