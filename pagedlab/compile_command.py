@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from pagedlab import _format
-from pagedlab_kernels.inside.report import KERNELS, TARGETS, CompiledKernel, compile_report
+from pagedlab.arguments import UsageError
+from pagedlab_kernels.inside.report import KERNELS, NO_TILE, TARGETS, CompiledKernel, compile_report
 
 HELP = "compile the Triton kernels for GPUs that need not be here, and see what comes out"
 DTYPES = ("float32", "float16", "bfloat16")
@@ -36,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dtype", choices=CACHE_DTYPES, help="of K and V (default: that of the query)")
     for name, default in (("head-dim", 128), ("group", 4), ("block-size", 16)):
         text = f"(default: {default})"
-        parser.add_argument(f"--{name}", type=_count, default=default, metavar="N", help=text)
-    parser.add_argument("--num-stages", type=_count, metavar="N", help="instead of the launcher's choice")
+        parser.add_argument(f"--{name}", type=_up_to(1 << 20), default=default, metavar="N", help=text)
+    text = "instead of the launcher's choice"
+    parser.add_argument("--num-stages", type=_up_to(64), metavar="N", help=text)
     parser.add_argument("--listing", action="store_true", help="each source line beside its PTX and SASS")
 
 
@@ -51,6 +53,8 @@ def command(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         print(f"{args.prog}: {error}", file=sys.stderr)
         return 1
+    if all(NO_TILE in (kernel.refusal or "") for kernel in found):
+        raise UsageError(f"--head-dim {args.head_dim}: {found[0].refusal}")
     if args.json:
         print(json.dumps([to_dict(kernel) for kernel in found], indent=2))
         return 0
@@ -92,8 +96,10 @@ def _row(kernel: CompiledKernel) -> Sequence[str]:
     )  # fmt: skip
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
+def _up_to(most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not (text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most:,}, got {text[:60]!r}")
+        return int(text)
+
+    return count

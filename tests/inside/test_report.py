@@ -87,6 +87,8 @@ class TestOneKernel:
         assert merge.refusal is None and "dote" in str(decode.refusal)
         (dead,) = compile_report(["merge"], ["sm_80"], source="import os; os.abort()")
         assert "SIGABRT" in str(dead.refusal)
+        (gone,) = compile_report(["merge"], ["sm_80"], source="raise SystemExit")
+        assert "before its work was done" in str(gone.refusal)
 
     def test_the_command_prints_a_table_or_json(self, capsys) -> None:
         asked = ["compile", "--kernel", "decode", "--target", "sm_80", "--target", "gfx942"]
@@ -97,8 +99,14 @@ class TestOneKernel:
         first, second = json.loads(capsys.readouterr().out)
         assert first["copies_in_flight"] > second["copies_in_flight"] == 0
         assert first["occupancy"]["programs"] >= 1
-        assert cli.main([*asked, "--head-dim", "4096"]) == 0
-        assert "was refused" in capsys.readouterr().out
+        assert cli.main([*asked, "--dtype", "float32", "--head-dim", "512"]) == 0
+        assert "decode for gfx942 was refused: ValueError: no tile" in capsys.readouterr().out
+
+    def test_a_head_that_no_target_takes_is_one_error(self, capsys) -> None:
+        assert cli.main(["compile", "--kernel", "decode", "--target", "sm_80", "--head-dim", "99999"]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1
+        assert "--head-dim 99999: ValueError: no tile is wide enough for a head of 99999 in float16" in err
 
 
 def test_unknown_names_are_refused() -> None:
@@ -112,3 +120,12 @@ def test_the_command_says_where_triton_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("pagedlab_kernels.inside.child.importlib.util.find_spec", lambda name: None)
     assert cli.main(["compile"]) == 1
     assert "triton is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--num-stages", "65"], ["--head-dim", "0"], ["--group", "9" * 5000]])
+def test_a_number_that_no_kernel_has_is_one_line(arguments: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["compile", *arguments])
+    out, err = capsys.readouterr()
+    assert (exit_.value.code, out, err.count("\n")) == (2, "", 1)
+    assert f"{arguments[0]}: must be a whole number from 1 to " in err
