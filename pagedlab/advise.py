@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pagedlab.bench import UsageError
+from pagedlab.arguments import UsageError, writable
 
 HELP = "a block size, a capacity and the flags to set, from a trace of request lengths"
 _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
@@ -48,8 +48,7 @@ def command(args: argparse.Namespace) -> int:
     }
     if args.trace is None:
         raise UsageError("a TRACE is needed: a file of requests, or the name of a workload")
-    if args.html and not Path(args.html).absolute().parent.is_dir():
-        raise UsageError(f"--html {args.html}: there is no folder {Path(args.html).absolute().parent}")
+    writable("--html", args.html)
     try:
         log = engine_log.read(args.vllm_log) if args.vllm_log else None
         advice = advise(args.trace, log=log, measure=args.measure, progress=sys.stderr.isatty(), **choices)

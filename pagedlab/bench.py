@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pagedlab import _format, bench_suites
+from pagedlab.arguments import UsageError, writable
 from pagedlab.bench_inputs import Settings
 from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison, Spread, Timing
 from pagedlab.decoding import READER, TORCH, TWIN, Decode
@@ -32,10 +33,6 @@ KERNELS = {
     READER: "numba loop that sums the same bytes and does nothing else",
 }
 """Whose code each case times, and how its K and V lie."""
-
-
-class UsageError(ValueError):
-    """The sizes asked for make no sense, or not on this machine; the message has the rule."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +162,8 @@ def command(args: argparse.Namespace) -> int:
         raise UsageError("--chart draws what --manager measures; give both")
     if (args.suite or args.record) and (args.manager or args.ranks or args.ui):
         raise UsageError("--suite and --record are for attention, not for --manager, --ranks or --ui")
-    if args.record and not args.record.parent.is_dir():
-        raise UsageError(f"--record {args.record}: there is no folder {args.record.parent}")
+    writable("--record", args.record)
+    writable("--chart", args.chart)
     if args.manager or args.ranks or args.ui:
         return _other(args, progress)
     rounds = args.rounds if args.rounds is not None else QUICK if args.quick else FULL

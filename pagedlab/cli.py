@@ -8,6 +8,7 @@ here, 2 the arguments or a file were wrong, 130 stopped with Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from pagedlab import (
     lab,
     site,
 )
+from pagedlab.arguments import UsageError
 from pagedlab.trace_table import WorkloadError
 
 COMMANDS = {
@@ -32,7 +34,7 @@ COMMANDS = {
     **{"advise": advise, "export": export, "compile": compile_command, "site": site, "grade": grade},
 }
 # What a user can cause. Anything else is a mistake in the program and keeps its traceback.
-EXPECTED = (bench.UsageError, WorkloadError, lab.LabError, OSError)
+EXPECTED = (UsageError, WorkloadError, lab.LabError, OSError)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,14 +68,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = parser().parse_args(argv)
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        print(end="", flush=True)  # here, where what goes wrong with it can be told
+        return code
     except KeyboardInterrupt:
         print(f"{args.prog}: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader went away (`| head`). Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader went away (`| head`)
+        _give_up_stdout()
         return 0
     except EXPECTED as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _give_up_stdout()
         print(f"{args.prog}: {error}", file=sys.stderr)
         return 2
+
+
+def _give_up_stdout() -> None:
+    """What cannot be written any more goes nowhere: Python would complain once more when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

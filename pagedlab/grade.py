@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pagedlab import __version__, _env, _format
-from pagedlab.bench import UsageError
+from pagedlab.arguments import UsageError
 from pagedlab.progress import FILE
 
 if TYPE_CHECKING:

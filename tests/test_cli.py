@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from pagedlab import __version__, bench, cli, lab
+from pagedlab import __version__, cli, lab
+from pagedlab.arguments import UsageError
 from pagedlab.workloads import WorkloadError
 
 HEAVY = "{'torch', 'triton', 'numba', 'plotly', 'jupyterlab', 'IPython', 'ipywidgets'}"
@@ -58,7 +60,7 @@ def test_a_mistake_costs_one_line_and_exit_code_2(arguments: list[str], message:
     [
         (KeyboardInterrupt(), 130, "pagedlab doctor: stopped\n"),
         (
-            bench.UsageError("tokens=0: must be at least 1"),
+            UsageError("tokens=0: must be at least 1"),
             2,
             "pagedlab doctor: tokens=0: must be at least 1\n",
         ),
@@ -105,6 +107,35 @@ sys.exit(cli.main(["doctor"]))
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line(child_environment: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pagedlab", "claims", "--only", "short-blocks"],
+            env=child_environment, text=True, stdout=full, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    assert ran.returncode == 2
+    assert ran.stderr == "pagedlab claims: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["advise", "uniform", "--html"], ["claims", "--html"], ["bench", "--record"]]
+)
+def test_where_nothing_can_be_written_is_said_before_the_work(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    for path, rule in (
+        ("no/such/file", "there is no folder"),
+        (".", "that is a folder"),
+        ("a", "cannot be written"),
+    ):
+        assert cli.main([*arguments, path]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and f"{arguments[-1]} {path}: {rule}" in err
 
 
 def test_python_m_pagedlab_is_the_same_command(run_python) -> None:
