@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from dataclasses import fields
 
 from pagedlab.parallel.plan import DTYPES, FAULTS, METHODS, TRANSPORTS, Fault, Plan
@@ -46,8 +47,27 @@ def _fault(text: str) -> Fault:
     return Fault(kind, int(rank), int(step))
 
 
+def _end_with_launcher() -> None:
+    """Our launcher holds the other end of standard input: when it closes, no rank is left behind.
+
+    Called before anything heavy is imported: a launcher may die while its ranks start.
+    """
+    if os.environ.get("PAGEDLAB_LAUNCHED") != "1":
+        return
+
+    def wait() -> None:
+        # Not sys.stdin.read(): its lock would be held when the interpreter ends, which is fatal.
+        while os.read(0, 4_096):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main(arguments: list[str]) -> int:
     """Be a rank where the environment names one, else start the ranks and say how the run went."""
+    if "RANK" in os.environ:
+        _end_with_launcher()
     plan = plan_of(arguments)
     if "RANK" in os.environ:
         from pagedlab.parallel.worker import run_rank
@@ -55,7 +75,11 @@ def main(arguments: list[str]) -> int:
         return run_rank(plan)
     from pagedlab.parallel.launch import run
 
-    outcome = run(plan)
+    try:
+        outcome = run(plan)
+    except KeyboardInterrupt:
+        print("python -m pagedlab.parallel: stopped, and every rank with it", file=sys.stderr)
+        return 130
     ending = outcome.ending
     assert ending is not None
     if not ending.complete:

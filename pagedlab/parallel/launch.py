@@ -78,6 +78,8 @@ class Ranks:
         self._faults: list[dict[str, Any]] = []
         self._ended_at: float | None = None
         self._processes: list[subprocess.Popen[str]] = []
+        self._closed = False
+        self._turn = threading.Lock()  # no process starts once it is closed
 
     def __enter__(self) -> Ranks:
         self.start()
@@ -87,7 +89,7 @@ class Ranks:
         self.close()
 
     def start(self) -> None:
-        """Start every rank and return at once."""
+        """Start every rank and return at once; none when it was closed before."""
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         plan = self.outcome.plan
@@ -95,7 +97,10 @@ class Ranks:
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=wait)
         try:
             for rank in range(plan.ranks):
-                self._processes.append(self._spawn(rank))
+                with self._turn:
+                    if self._closed:
+                        break
+                    self._processes.append(self._spawn(rank))
         except BaseException:
             self.close()
             raise
@@ -140,7 +145,7 @@ class Ranks:
 
     def listen(self) -> Iterator[dict[str, Any]]:
         """Each record as it comes, until every rank has ended; then `outcome.ending` is there."""
-        plan, open_ranks = self.outcome.plan, set(range(self.outcome.plan.ranks))
+        open_ranks = set(range(len(self._processes)))
         while open_ranks:
             rank, line = self._next_line()
             if line is None:
@@ -157,7 +162,7 @@ class Ranks:
             else:
                 self.outcome.shards.append(record)
             yield record
-        self.outcome.ending = self._ending(plan)
+        self.outcome.ending = self._ending()
 
     def _next_line(self) -> tuple[int, str | None]:
         """What a rank says next; once one has ended, the others have their patience to follow it."""
@@ -170,7 +175,9 @@ class Ranks:
                 if late:
                     self._kill()
 
-    def _ending(self, plan: Plan) -> Ending:
+    def _ending(self) -> Ending:
+        if self._closed:
+            return Ending(complete=False, why="it was stopped")
         codes = [process.wait() for process in self._processes]
         if not any(codes):
             return Ending(complete=True)
@@ -195,8 +202,10 @@ class Ranks:
             process.kill()
 
     def close(self) -> None:
-        """End every rank, whatever it is doing, and wait until it is gone."""
-        self._kill()
+        """End every rank, whatever it is doing, and wait until it is gone; none starts any more."""
+        with self._turn:
+            self._closed = True
+            self._kill()
         for process in self._processes:
             process.wait()
             for stream in (process.stdin, process.stdout, process.stderr):

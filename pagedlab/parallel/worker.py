@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -149,7 +148,6 @@ class Word:
 
 def run_rank(plan: Plan) -> int:
     """Be the rank that the environment says (as torchrun sets it), and return the exit code."""
-    _end_with_launcher()
     torch.set_num_threads(1)
     device = torch.device("cpu")
     if plan.transport == "nccl":
@@ -270,17 +268,3 @@ def _leave() -> None:
 
 def _say(record: dict[str, Any]) -> None:
     print(json.dumps(record), flush=True)
-
-
-def _end_with_launcher() -> None:
-    """Our launcher holds the other end of standard input: when it closes, no rank is left behind."""
-    if os.environ.get("PAGEDLAB_LAUNCHED") != "1":
-        return
-
-    def wait() -> None:
-        # Not sys.stdin.read(): its lock would be held when the interpreter ends, which is fatal.
-        while os.read(0, 4_096):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

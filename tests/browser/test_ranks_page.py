@@ -52,3 +52,11 @@ def test_ranks_run_break_and_stop_from_the_page(notebook):
     run.click()
     expect(status).to_contain_text("rank 1, step 4", timeout=90_000)
     expect(picture.locator('.pl-rank[data-rank="1"]')).to_have_attribute("data-state", "broken")
+
+
+def test_after_a_restart_of_the_kernel_no_rank_seems_to_be_at_work(notebook):
+    status = notebook.page.locator(".pl-ranks-view .pl-ranks-status")
+    notebook.run_code("view.picture.busy, view.picture.status = True, '2 processes at work'")
+    expect(status).to_have_text("2 processes at work")
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    expect(status).to_contain_text("the kernel that computed this has stopped")

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +153,25 @@ def test_ranks_end_when_their_launcher_is_killed():
     launcher.wait()
     launcher.stdin.close()
     launcher.stdout.close()
+    for pid in pids:
+        _wait_until_gone(pid)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="Linux lists the children of a process there"
+)
+def test_ranks_end_when_their_launcher_is_killed_while_they_start():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "pagedlab.parallel", "--ranks", "3", "--kv-heads", "3", "--q-heads", "3"]
+    launcher = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    pids: list[int] = []
+    while len(pids) < 3 and launcher.poll() is None:
+        tasks = Path(f"/proc/{launcher.pid}/task").glob("*/children")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            pids = [int(pid) for task in tasks for pid in task.read_text().split()]
+    launcher.kill()
+    launcher.wait()
+    assert len(pids) == 3
     for pid in pids:
         _wait_until_gone(pid)
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch.distributed")
 
-from pagedlab.parallel import Fault, Plan
+from pagedlab.parallel import Fault, Plan, Ranks
 from pagedlab_widgets import RanksView
 
 
@@ -54,3 +54,27 @@ def test_choices_that_cannot_run_are_told_in_the_view():
 def test_a_plan_of_unusual_sizes_can_be_shown():
     plan = RanksView(Plan(ranks=5, q_heads=40, kv_heads=5, steps=3)).plan
     assert (plan.ranks, plan.kv_heads) == (5, 5)
+
+
+def test_a_run_that_is_being_started_is_stopped(monkeypatch):
+    """Stop is pressed before there is a process: none is made, and the view is ready for the next run."""
+    view = RanksView(Plan(ranks=2, steps=10**6))
+
+    def stop_first(ranks):
+        view.stop()
+        start(ranks)
+
+    start = Ranks.start
+    monkeypatch.setattr(Ranks, "start", stop_first)
+    monkeypatch.setattr(Ranks, "_spawn", lambda ranks, rank: pytest.fail("a rank was started"))
+    outcome = view.run()
+    assert not outcome.ending.complete and outcome.ending.culprit is None
+    assert view.picture.status == "Ended early: it was stopped." and not view.picture.busy
+    assert not view.start_button.disabled and view.stop_button.disabled
+
+
+def test_a_run_that_goes_on_is_stopped_and_nobody_is_blamed():
+    view = RanksView(Plan(ranks=2, steps=10**6))
+    view.picture.observe(lambda change: view.stop() if change["new"] else None, "frames")
+    assert view.run().ending.why == "it was stopped"
+    assert view.picture.culprit == -1 and view.picture.frames

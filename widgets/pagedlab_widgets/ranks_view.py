@@ -28,7 +28,8 @@ _TELL_S = 0.25  # seconds between two updates of the page while a run goes on
 class RanksPicture(anywidget.AnyWidget):
     """A run of several ranks, step by step: what each holds and was told; it plays in the browser.
 
-    `frames` are the steps so far, `shards` the heads of each rank, `culprit` and `ending` how it ended.
+    `frames` are the steps so far, `shards` the heads of each rank, `culprit` and `status` how it ended, or
+    what goes on while it is `busy`.
     """
 
     _esm = script("ranks_view.js")
@@ -37,6 +38,7 @@ class RanksPicture(anywidget.AnyWidget):
     frames = t.List(t.Dict()).tag(sync=True)
     shards = t.List(t.Dict()).tag(sync=True)
     heads = t.Int(1).tag(sync=True)
+    busy = t.Bool(False).tag(sync=True)
     status = t.Unicode("").tag(sync=True)
     summary = t.Unicode("").tag(sync=True)
     culprit = t.Int(-1).tag(sync=True)
@@ -108,7 +110,7 @@ class RanksView(ipywidgets.VBox):
         return self.outcome
 
     def stop(self) -> None:
-        """End every rank of the run that goes on, and wait until they are gone."""
+        """End every rank of the run that goes on or begins, and wait until they are gone."""
         ranks = self._ranks
         if ranks is not None:
             ranks.close()
@@ -122,12 +124,13 @@ class RanksView(ipywidgets.VBox):
             self.picture.status = f"Cannot run: {error}."
             self._busy.release()
             return False
+        self._ranks = Ranks(plan)
         self.start_button.disabled, self.stop_button.disabled = True, False
         with self.picture.hold_sync():
+            self.picture.busy = True
             self.picture.frames, self.picture.shards, self.picture.culprit = [], [], -1
             self.picture.frame, self.picture.heads, self.picture.summary = 0, plan.kv_heads, ""
             self.picture.status = f"starting {_processes(plan.ranks)} ..."
-        self._ranks = Ranks(plan)
         return True
 
     def _go(self) -> None:
@@ -146,7 +149,7 @@ class RanksView(ipywidgets.VBox):
             self._draw(ranks.outcome, f"stopped: {error or type(error).__name__}")
             raise
         finally:
-            self._ranks = None
+            self._ranks, self.picture.busy = None, False
             self.start_button.disabled, self.stop_button.disabled = False, True
             self._busy.release()
 

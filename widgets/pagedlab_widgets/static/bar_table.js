@@ -2,7 +2,7 @@
 // the bars are only another way to look at it. What stays the same is left alone, so a change costs next to nothing.
 
 import { guessOf, h, hearGuesses, scroller, setAttributes, setText } from "./dom.js";
-import { wasGone, whenGone } from "./gone.js";
+import { STOPPED, wasGone, whenGone } from "./gone.js";
 
 /**
  * @typedef {{kind: string, label: string}} Kind
@@ -12,7 +12,6 @@ import { wasGone, whenGone } from "./gone.js";
  */
 
 const NONE = "\u2013", SEALED = "Commit to a guess above, and the answer appears here.";
-const STOPPED = "Not finished: the kernel that computed this has stopped.";
 
 /** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}, el: HTMLElement}} context */
 function render({ model, el }) {

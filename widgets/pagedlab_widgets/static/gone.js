@@ -1,5 +1,7 @@
 // Whether the kernel behind a widget is still the one that made it.
 
+export const STOPPED = "Not finished: the kernel that computed this has stopped.";
+
 /**
  * Call `then` when it is not any more: restarted, crashed, shut down. JupyterLab tells widgets of a restart that
  * somebody asked for; of a crash only the kernel itself tells.

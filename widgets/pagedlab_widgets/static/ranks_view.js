@@ -1,6 +1,7 @@
 // Ranks at work: who holds which heads, what each was told, and where their tables part.
 
 import { Announcer, h, keepKeys, setAttributes, setText, svg } from "./dom.js";
+import { STOPPED, wasGone, whenGone } from "./gone.js";
 import { controlBar, joinTimeline } from "./timeline.js";
 import { grouped } from "./words.js";
 
@@ -31,6 +32,7 @@ function render({ model, el }) {
   el.replaceChildren(status, bar.element, cards, bytes.element, error.element, summary, announcer.element);
   keepKeys(el);
 
+  let gone = wasGone(el);
   /** @returns {Frame[]} */
   const frames = () => model.get("frames");
   const last = () => timeline.frame === timeline.last;
@@ -52,18 +54,21 @@ function render({ model, el }) {
   }
 
   function show() {
-    setText(status, model.get("status"));
+    setText(status, gone && model.get("busy") ? STOPPED : model.get("status"));
     setText(summary, model.get("summary"));
     timeline.resize(frames().length);
     if (!timeline.playing && model.get("frame")) timeline.seek(model.get("frame"), "model");
     paint();
   }
 
-  const names = ["frames", "shards", "status", "summary", "culprit", "frame"].map((name) => `change:${name}`);
-  for (const name of names) model.on(name, show);
+  const names = ["frames", "shards", "busy", "status", "summary", "culprit", "frame"].map((name) => `change:${name}`);
+  const changed = () => { gone = false; show(); };
+  for (const name of names) model.on(name, changed);
+  const unwatch = whenGone(model, () => { gone = true; show(); });
   show();
   return () => {
-    for (const name of names) model.off(name, show);
+    unwatch();
+    for (const name of names) model.off(name, changed);
     announcer.stop();
     timeline.pause();
     leave();
