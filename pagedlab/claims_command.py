@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pagedlab._format import near
-from pagedlab.bench import UsageError
+from pagedlab.arguments import UsageError, writable
 
 if TYPE_CHECKING:
     from pagedlab.claims import Verdict
@@ -41,8 +41,8 @@ def command(args: argparse.Namespace) -> int:
     from pagedlab.claims import Verdict, page
 
     chosen = _chosen(args.only)
-    if args.html and not args.html.absolute().parent.is_dir():
-        raise UsageError(f"--html {args.html}: there is no folder {args.html.absolute().parent}")
+    writable("--html", args.html)
+    writable("--resume", args.resume)
     try:
         record = run(chosen, quick=not args.full, path=args.resume, progress=sys.stderr.isatty())
     except sweeps.SweepError as error:
@@ -66,10 +66,11 @@ def run(
 ) -> dict[str, Any]:
     """Put these claims to the test: their verdicts as plain data, with when, where and how long."""
     from pagedlab import machine, sweeps
+    from pagedlab.claims import Verdict
 
     start = time.monotonic()
     points = [{"claim": claim, "quick": quick} for claim in chosen]
-    rows = sweeps.run(measure, points, path=path, progress=progress)
+    rows = sweeps.run(measure, points, path=path, progress=progress, check=Verdict.from_dict)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,14 @@ def run(
     path: str | Path | None = None,
     executor: Executor | None = None,
     progress: bool = False,
+    check: Callable[[Row], object] = lambda row: None,
 ) -> list[Row]:
     """Call `measure(**point)` for each point and return `{**point, **result}`, in the order of the points.
 
     Points and results are plain data, as JSON knows it. For an executor of other processes `measure` is a
-    function of a module. With a `path`, rows found there are not measured again; `progress` shows a bar on
-    standard error. Ctrl-C ends it with the rows so far in the file.
+    function of a module. With a `path`, rows found there are not measured again; `check` raises for one that
+    cannot be what `measure` returned. `progress` shows a bar on standard error. Ctrl-C ends it with the rows
+    so far in the file.
 
     Raises SweepError when a measurement raises (it names the point; what was measured before is kept) or
     when the file has a line that is no row, TypeError or ValueError for what JSON cannot say.
@@ -69,7 +71,7 @@ def run(
     listed = [_plain(point) for point in points]
     keys = [_key(measure, point) for point in listed]
     wanted = dict(zip(keys, listed, strict=True))
-    rows = {key: row for key, row in _read(path).items() if key in wanted} if path else {}
+    rows = _read(Path(path), wanted, check) if path else {}
     missing = {key: point for key, point in wanted.items() if key not in rows}
     with bar(progress, len(wanted), initial=len(rows), unit=" rows") as step:
         for key, result in _measured(measure, missing, executor):
@@ -128,9 +130,9 @@ def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _read(path: str | Path) -> dict[str, Row]:
-    """Rows by key. A last line without its end was cut off as it was written: it is taken out of the file."""
-    path = Path(path)
+def _read(path: Path, wanted: Container[str], check: Callable[[Row], object]) -> dict[str, Row]:
+    """Rows that are wanted, by key. A last line without its end was cut off as it was written: it is taken
+    out of the file."""
     if not path.exists():
         return {}
     try:
@@ -142,7 +144,10 @@ def _read(path: str | Path) -> dict[str, Row]:
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             plain = json.loads(line)
-            rows[plain["key"]] = dict(plain["row"])
+            key, row = plain["key"], dict(plain["row"])
+            if key in wanted:
+                check(row)
+                rows[key] = row
         except (ValueError, TypeError, KeyError) as error:
             raise SweepError(f"{path}, line {number}: no row of a sweep: {error!r}") from None
     if not cut.startswith(_BEGINS[: len(cut)]):  # somebody else's text, which stays

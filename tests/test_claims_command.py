@@ -122,6 +122,8 @@ def test_wrong_answers_are_a_failure_that_is_named(capsys, monkeypatch):
     [
         (["--only", "short-block"], "--only short-block: no such claim; near: short-blocks"),
         (["--only", "short-blocks", "--html", "no/such/folder/a.html"], "there is no folder"),
+        (["--only", "short-blocks", "--html", "."], "--html .: that is a folder, a file is needed"),
+        (["--only", "short-blocks", "--resume", "."], "--resume .: that is a folder, a file is needed"),
         (["--only", "short-blocks", "--resume", "rows.jsonl"], "rows.jsonl, line 1: no row of a sweep"),
     ],
 )
@@ -130,6 +132,16 @@ def test_wrong_arguments_cost_one_line(capsys, tmp_path, monkeypatch, arguments,
     (tmp_path / "rows.jsonl").write_text("something else\n")
     code, out, err = _run(capsys, *arguments)
     assert code == 2 and not out and message in err and len(err.splitlines()) == 1
+
+
+def test_a_kept_verdict_of_no_outcome_costs_one_line(capsys, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    asked = ["--only", "short-blocks", "--resume", str(file)]
+    assert _run(capsys, *asked)[0] == 0
+    file.write_text(file.read_text().replace('"holds when"', '"no such outcome"'))
+    code, out, err = _run(capsys, *asked)
+    assert code == 2 and not out and len(err.splitlines()) == 1
+    assert "rows.jsonl, line 1: no row of a sweep" in err and "no such outcome" in err
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pagedlab import claims, claims_command
+from pagedlab.sweeps import SweepError
 from pagedlab_widgets import ClaimsOnTrial
 
 CHEAP = ["short-blocks", "workload-fit"]
@@ -38,6 +39,22 @@ def test_an_unknown_claim_changes_nothing(tmp_path):
     with pytest.raises(KeyError, match="no claim 'nope'"):
         trial.run(["nope"])
     assert not trial.verdicts and not trial.kept.exists() and not trial.run_button.disabled
+
+
+def test_one_claim_can_be_named_alone(tmp_path):
+    (verdict,) = ClaimsOnTrial(tmp_path / "verdicts.jsonl").run("short-blocks")
+    assert verdict.claim == "short-blocks"
+
+
+def test_a_kept_row_of_no_outcome_names_its_line(tmp_path):
+    kept = tmp_path / "verdicts.jsonl"
+    ClaimsOnTrial(kept).run(CHEAP)
+    kept.write_text(kept.read_text().replace('"holds when"', '"no such outcome"'))
+    trial = ClaimsOnTrial(kept)
+    with pytest.raises(SweepError, match=r"verdicts\.jsonl, line 1: .*no such outcome"):
+        trial.run("short-blocks")
+    trial._run_and_tell()
+    assert "line 1" in trial.activity.message and not trial.run_button.disabled
 
 
 def test_what_cannot_be_measured_here_has_its_reason(tmp_path, monkeypatch):

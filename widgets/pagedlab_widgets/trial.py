@@ -15,6 +15,8 @@ from pagedlab.claims import Verdict
 from pagedlab.claims.page import SIGNS, page, summary
 from pagedlab.claims_command import measure
 
+from .activity import Activity
+
 KEPT = "verdicts.jsonl"
 
 
@@ -22,9 +24,9 @@ class ClaimsOnTrial(ipywidgets.VBox):
     """The table of claims with their verdicts, kept in a file so that a run that was stopped goes on.
 
     *Run all* puts every claim that has no verdict yet to the test, in the background, one after the other,
-    since two would time each other; *Stop* ends after the one at work. `run(only)` does the same for some
+    since two would time each other; *Cancel* ends after the one at work. `run(only)` does the same for some
     and waits. `export(path)` writes the page that `pagedlab claims --html` writes. Delete `kept` to begin
-    anew. Raises what `sweeps.run` raises for a file that holds other things.
+    anew. Raises `SweepError`, with its line, for a file that holds other things.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -37,15 +39,14 @@ class ClaimsOnTrial(ipywidgets.VBox):
         self.kept = Path(kept)
         self._stopping = threading.Event()
         self._busy = threading.Lock()
-        self.table, self.status = ipywidgets.HTML(), ipywidgets.HTML()
+        self.table = ipywidgets.HTML()
         self.run_button = ipywidgets.Button(description="Run all", icon="play")
-        self.stop_button = ipywidgets.Button(description="Stop", icon="stop", disabled=True)
         self.run_button.on_click(lambda _: self.start())
-        self.stop_button.on_click(lambda _: self._stopping.set())
+        self.activity = Activity(self._stopping.set)
         self._verdicts: dict[str, Verdict] = {}
         self._seconds = 0.0
-        super().__init__([ipywidgets.HBox([self.run_button, self.stop_button]), self.status, self.table])
-        self._draw("")
+        super().__init__([ipywidgets.HBox([self.run_button, self.activity]), self.table])
+        self._draw()
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -53,33 +54,37 @@ class ClaimsOnTrial(ipywidgets.VBox):
         known = (self._verdicts.get(claim.id) for claim in claims.all())
         return [verdict for verdict in known if verdict is not None]
 
-    def run(self, only: Sequence[str] = ()) -> list[Verdict]:
-        """Put these claims (all, when none is named) to the test, wait, and return their verdicts.
+    def run(self, only: str | Sequence[str] = ()) -> list[Verdict]:
+        """Put these claims, by id (one, several, or all when none is named), to the test, wait, and return
+        their verdicts.
 
         Raises `KeyError` for an unknown claim, `RuntimeError` while another run goes on.
         """
+        only = [only] if isinstance(only, str) else only
         chosen = [claims.get(id).id for id in only] or [claim.id for claim in claims.all()]
         if not self._busy.acquire(blocking=False):
             raise RuntimeError("claims are on trial already; stop that run first")
         self._stopping.clear()
-        self.run_button.disabled, self.stop_button.disabled = True, False
-        start = time.monotonic()
+        self.run_button.disabled, start = True, time.monotonic()
         try:
-            for number, id in enumerate(chosen, 1):
+            for number, id in enumerate(chosen):
                 if self._stopping.is_set():
                     break
-                self._draw(f"{id}, {number} of {len(chosen)} ...")
-                row = sweeps.run(measure, [{"claim": id, "quick": True}], path=self.kept)[0]
+                self.activity.begin(id)
+                self.activity.progress(number, len(chosen))
+                point = {"claim": id, "quick": True}
+                row = sweeps.run(measure, [point], path=self.kept, check=Verdict.from_dict)[0]
                 self._verdicts[id] = Verdict.from_dict(row)
+                self._draw()
         finally:
             self._seconds += time.monotonic() - start
-            self.run_button.disabled, self.stop_button.disabled = False, True
-            self._draw("")
+            self.run_button.disabled = False
+            self.activity.end()
             self._busy.release()
         return [self._verdicts[id] for id in chosen if id in self._verdicts]
 
     def start(self) -> None:
-        """`run()` in the background; what goes wrong is told in the table."""
+        """`run()` in the background; what goes wrong is told beside the button."""
         threading.Thread(target=self._run_and_tell, daemon=True).start()
 
     def export(self, path: str | Path = "claims.html") -> Path:
@@ -97,14 +102,13 @@ class ClaimsOnTrial(ipywidgets.VBox):
         try:
             self.run()
         except Exception as error:  # in a thread nobody would see it
-            self._draw(f"stopped: {error}")
+            self.activity.end(f"Stopped: {error}")
 
-    def _draw(self, status: str) -> None:
+    def _draw(self) -> None:
         rows = "".join(map(self._row, claims.all()))
         done = f"{len(self._verdicts)} of {len(claims.all())} claims have a verdict. {machine.cpu_device()}."
         head = "<tr><th>claim</th><th>verdict</th><th>when, or why</th></tr>"
         self.table.value = f"<table>{head}{rows}</table><p>{escape(done)}</p>"
-        self.status.value = f'<p role="status">{escape(status)}</p>'
 
     def _row(self, claim: claims.Claim) -> str:
         verdict = self._verdicts.get(claim.id)
