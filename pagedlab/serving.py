@@ -118,6 +118,13 @@ def simulate(
     return run
 
 
+def uncut(run: Run) -> Run:
+    """The run, unless Ctrl-C cut it short: then `KeyboardInterrupt`, lest anybody take it for the whole."""
+    if run.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return run
+
+
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
     """Ctrl-C, kept until it is asked about: in the middle of a step it would leave half a step behind.

@@ -71,7 +71,7 @@ def serve(
         max_steps=MAX_STEPS[timed],
         record=False,
     )
-    return _figures(run, pool)
+    return _figures(serving.uncut(run), pool)
 
 
 def _figures(run: Run, pool: Pool) -> Served:
@@ -123,5 +123,5 @@ def cached_share(workload: Workload, slots: int) -> float | None:
         max_steps=200_000,
         record=False,
     )
-    tokens = run.tokens
+    tokens = serving.uncut(run).tokens
     return tokens.cached / max(1, tokens.cached + tokens.computed - tokens.decoded)

@@ -69,8 +69,9 @@ def serve(name: str, policy: str, dearer: float, requests: int | None) -> Served
         step_time=step_time,
         record=False,
     )
-    seconds = step_time.of_steps(run.steps).sum() / 1e9
-    return Served(name, policy, run.steps.mean("running"), float(workload.output.sum() / seconds))
+    steps = serving.uncut(run).steps
+    seconds = step_time.of_steps(steps).sum() / 1e9
+    return Served(name, policy, steps.mean("running"), float(workload.output.sum() / seconds))
 
 
 def judge(served: list[Served], comparison: Comparison) -> Verdict:

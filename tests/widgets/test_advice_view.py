@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedlab import workloads
+from pagedlab import serving, workloads
 from pagedlab.advice import advise
 from pagedlab_widgets import AdviceView
 
@@ -63,3 +63,17 @@ def test_a_name_from_a_file_is_neither_markup_nor_mathematics():
 def test_a_choice_that_no_list_has_is_refused_with_those_that_are():
     with pytest.raises(ValueError, match="gpu must be one of .*h100-sxm.* got 'abacus'"):
         AdviceView(SMALL, gpu="abacus")
+
+
+def test_an_interrupt_leaves_no_figures_of_a_run_that_was_cut(view, monkeypatch):
+    whole = serving.simulate
+
+    def cut(*arguments, **limits):
+        run = whole(*arguments, **limits)
+        run.stopped = "interrupted"
+        return run
+
+    monkeypatch.setattr(serving, "simulate", cut)
+    view.gpu.value = "rtx-4090"
+    assert view.advice is None and view.costs.rows == [] and view.costs.status == ""
+    assert "Interrupted" in view.message.value

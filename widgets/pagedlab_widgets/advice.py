@@ -57,9 +57,9 @@ class AdviceView(ipywidgets.VBox):
         self.costs.status = "working ..."
         try:
             self.advice = advice.advise(self.chooser.chosen, **{**self._choices, **chosen})
-        except advice.AdviceError as error:
+        except (advice.AdviceError, KeyboardInterrupt) as error:
             self.advice = None
-            self.message.value = page.text(str(error))
+            self.message.value = page.text(str(error) or "Interrupted: change a choice to begin anew.")
             self.costs.show([], status="", caption="")
             self.findings.value = self.settings.value = ""
             return

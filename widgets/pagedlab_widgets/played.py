@@ -56,11 +56,8 @@ def play_paged(requests: Workload, block_size: int, num_slots: int, steps: int) 
 
 
 def simulated(requests: Workload, policy: str = "paged", **limits: Any) -> Run:
-    """A run as long as its limits say; what Ctrl-C cut short is not shown as if it were whole."""
-    run = serving.simulate(requests, policy, **limits)
-    if run.stopped == "interrupted":
-        raise KeyboardInterrupt
-    return run
+    """A run as long as its limits say."""
+    return serving.uncut(serving.simulate(requests, policy, **limits))
 
 
 def play_contiguous(requests: Workload, policy: str, slots: int, steps: int, rules: Rules | None) -> Played:
