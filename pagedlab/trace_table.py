@@ -67,11 +67,11 @@ class PrefixHashes:
 class Skipped:
     """Rows that were left out of a table: how many for each rule, with the first of them.
 
-    `unread` is True when the file went on after `MAX_REQUESTS` requests.
+    `notes` say what else was not read, such as what follows `MAX_REQUESTS` requests.
     """
 
     reasons: tuple[tuple[str, int], ...]
-    unread: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -80,9 +80,7 @@ class Skipped:
 
     def __str__(self) -> str:
         parts = [f"{count:,} row(s) left out, first {reason}" for reason, count in self.reasons]
-        if self.unread:
-            parts.append(f"the file goes on after {MAX_REQUESTS:,} requests; the rest was not read")
-        return "; ".join(parts)
+        return "; ".join([*parts, *self.notes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +101,7 @@ class Taken:
         self.name, self.tolerant = name, tolerant
         self.prompt, self.output, self.arrival = array("q"), array("q"), array("q")
         self.ids, self.starts = array("q"), array("q", [0])
-        self.unread = False
+        self.notes: list[str] = []
         self._left_out: dict[str, tuple[str, int]] = {}
 
     def room(self) -> bool:
@@ -112,7 +110,7 @@ class Taken:
             return True
         if not self.tolerant:
             raise WorkloadError(f"{self.name}: more than {MAX_REQUESTS:,} requests")
-        self.unread = True
+        self.notes.append(f"the file goes on after {MAX_REQUESTS:,} requests; the rest was not read")
         return False
 
     def leave_out(self, where: str, error: Exception) -> None:
@@ -127,7 +125,9 @@ class Taken:
 
     def table(self, nothing: str) -> Table:
         """All of them in order of arrival; those that arrive together keep their order."""
-        skipped = Skipped(tuple(self._left_out.values()), self.unread)
+        if 1 < len(self.starts) <= len(self.prompt):
+            self.notes.append(f"hash_ids left out: from request {len(self.starts):,} on some have none")
+        skipped = Skipped(tuple(self._left_out.values()), tuple(self.notes))
         total = len(self.prompt) + skipped.rows
         if skipped.rows > MOST_SKIPPED * total:
             raise WorkloadError(
@@ -141,7 +141,7 @@ class Taken:
             for column in (self.prompt, self.output, self.arrival, self.ids, self.starts)
         )
         hashes = PrefixHashes(ids, starts) if len(starts) > len(prompt) else None
-        left_out = skipped if skipped.rows or skipped.unread else None
+        left_out = skipped if skipped.reasons or skipped.notes else None
         if not len(arrival):
             return Table(prompt, output, None, hashes, left_out)
         if (np.diff(arrival) < 0).any():

@@ -52,10 +52,10 @@ def of_json(timestamp: Any) -> int:
     try:
         milliseconds = float(timestamp) * unit
     except (ValueError, OverflowError):
-        raise ValueError(f"{clip(timestamp)} is not a number of {kind}") from None
-    if milliseconds != milliseconds:
-        raise ValueError(f"{clip(timestamp)} is not a number of {kind}")
-    if abs(milliseconds) >= _FARTHEST_MS:
+        raise ValueError(f"{clip(timestamp)} is not {KINDS[kind][1]}") from None
+    if not milliseconds >= 0:
+        raise ValueError(f"{clip(timestamp)} is not {KINDS[kind][1]}")
+    if milliseconds >= _FARTHEST_MS:
         raise ValueError(f"{clip(timestamp)} {_TOO_FAR}")
     return round(milliseconds * 1e6)
 
@@ -63,9 +63,9 @@ def of_json(timestamp: Any) -> int:
 def _numbers(unit: int) -> Convert:
     def convert(texts: Sequence[str]) -> np.ndarray:
         milliseconds = np.array(texts, dtype=np.float64) * unit
-        if np.isnan(milliseconds).any():
-            raise ValueError("not a number")
-        if (np.abs(milliseconds) >= _FARTHEST_MS).any():
+        if not (milliseconds >= 0).all():
+            raise ValueError("negative, or not a number")
+        if (milliseconds >= _FARTHEST_MS).any():
             raise OverflowError
         return np.rint(milliseconds * 1e6).astype(np.int64)
 
@@ -104,6 +104,6 @@ def _ahead_of_utc(zoned: re.Match[str] | None) -> int:
 
 KINDS: dict[str, tuple[Convert, str]] = {
     "date": (_dates, "a date and time"),
-    "seconds": (_numbers(1_000), "a number of seconds"),
-    "milliseconds": (_numbers(1), "a number of milliseconds"),
+    "seconds": (_numbers(1_000), "a number of seconds from 0 on"),
+    "milliseconds": (_numbers(1), "a number of milliseconds from 0 on"),
 }

@@ -8,7 +8,7 @@
             output   GeneratedTokens, num_decode_tokens, output_length, completion_tokens, output_tokens,
                      output_len, "Response tokens", output
             arrival  TIMESTAMP (date and time, with a zone or without, which means UTC), Timestamp (seconds),
-                     timestamp_ms; may be absent
+                     arrival_s, timestamp_ms, arrival_ms; may be absent
 
     JSON    one object, or one pair of numbers, a line; or one list of them. An object has the columns'
             names as keys, and if known
@@ -50,10 +50,14 @@ _OUTPUT = (
     *("GeneratedTokens", "num_decode_tokens", "output_length", "completion_tokens", "output_tokens"),
     *("output_len", "Response tokens", "output"),
 )
-_ARRIVAL = {"TIMESTAMP": "date", "Timestamp": "seconds", "timestamp_ms": "milliseconds"}
+_ARRIVAL = {
+    **{"TIMESTAMP": "date", "Timestamp": "seconds", "arrival_s": "seconds"},
+    **dict.fromkeys(("timestamp_ms", "arrival_ms"), "milliseconds"),
+}
 _SHOW_PROGRESS_FROM_BYTES = 4_000_000
 _CHUNK = 1 << 16
 _HASHES = 1 << 30  # as many as there are made-up token ids for them
+_LIKE_A_TIME = re.compile("time|arriv", re.IGNORECASE)
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 
 
@@ -70,9 +74,10 @@ def read_file(path: Path, *, progress: bool, tolerant: bool = False) -> Table:
         return _read(file, path.name, is_json, tolerant, shown)
 
 
-def read_text(text: str, name: str, *, tolerant: bool = False) -> Table:
-    """The same from text."""
-    file = io.BufferedReader(io.BytesIO(text.encode("utf-8", "replace")))
+def read_text(text: str | bytes, name: str, *, tolerant: bool = False) -> Table:
+    """The same from text, or from the bytes of a file."""
+    content = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    file = io.BufferedReader(io.BytesIO(content))
     return _read(file, name, False, tolerant, 0)
 
 
@@ -133,6 +138,8 @@ def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
     if not first:
         raise WorkloadError(f"{taken.name} is empty: a header line and at least one request are needed")
     columns = _columns(header, taken.name)
+    if columns and columns.arrival is None:
+        _note_times(taken, header)
     unnamed = [(1, header)] if columns is None else []
     columns = columns or _Columns(0, 1)
     waiting: list[tuple[int, int, int, str]] = []
@@ -169,6 +176,12 @@ def _columns(header: list[str], name: str) -> _Columns | None:
         f"{name}, line 1: no column of {what} lengths; one of {', '.join(names)} is needed (or two columns "
         f"of numbers without names), found {', '.join(map(repr, header))[:200]}"
     )
+
+
+def _note_times(taken: Taken, names: Iterable[str]) -> None:
+    """What may be a time, in a unit that nobody told, is not read; that is said."""
+    if found := [clip(name) for name in names if _LIKE_A_TIME.search(name)]:
+        taken.notes.append(f"{', '.join(found)} not read: a time is called one of {', '.join(_ARRIVAL)}")
 
 
 def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> bool:
@@ -271,6 +284,8 @@ def _take_json(taken: Taken, values: Iterable[tuple[int, Any]], unit: str) -> No
             continue
         if not taken.room():
             return
+        if not taken.prompt and arrival is None and isinstance(value, dict):
+            _note_times(taken, (name for name, given in value.items() if given is not None))
         taken.prompt.append(prompt)
         taken.output.append(output)
         if arrival is not None:
@@ -293,9 +308,16 @@ def _request(row: Any) -> tuple[int, int, int | None, list[int] | None]:
             raise ValueError("holds conversations, not lengths: count their tokens first")
         raise ValueError(f"an object with input_length and output_length is needed, got {clip(row)}")
     prompt, output = (_whole(row[key]) for key in keys)
-    arrival = None if row.get("timestamp") is None else trace_times.of_json(row["timestamp"])
     ids = row.get("hash_ids")
-    return prompt, output, arrival, _hashes(ids, prompt) if isinstance(ids, list) else None
+    return prompt, output, _arrival(row), _hashes(ids, prompt) if isinstance(ids, list) else None
+
+
+def _arrival(row: dict[str, Any]) -> int | None:
+    """Nanoseconds, None for a row without a time."""
+    if row.get("timestamp") is not None:
+        return trace_times.of_json(row["timestamp"])
+    name = next((name for name in _ARRIVAL if row.get(name) is not None), None)
+    return None if name is None else int(trace_times.of_column([str(row[name])], _ARRIVAL[name])[0])
 
 
 def _whole(value: Any) -> int:

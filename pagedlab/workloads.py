@@ -38,8 +38,8 @@ class Workload:
 
     `prompt` and `output` are int64 arrays of tokens, at least 1 each. `arrival_ns` are nanoseconds
     since the first arrival, or None when nothing is known: then all are there from the start.
-    `prefix_hashes` tells which prompts begin alike, or None when nobody knows. `skipped` is what was left
-    out when a file was read with `tolerant`.
+    `prefix_hashes` tells which prompts begin alike, or None when nobody knows. `skipped` is what of a file
+    was not read, None for nothing.
     """
 
     name: str
@@ -158,8 +158,8 @@ def load(path: str | Path, *, progress: bool = True, tolerant: bool = False) -> 
     return _recorded(traces.read_file(path, progress=progress, tolerant=tolerant), path.name)
 
 
-def parse(text: str, name: str = "pasted", *, tolerant: bool = False) -> Workload:
-    """Read the same from text.
+def parse(text: str | bytes, name: str = "pasted", *, tolerant: bool = False) -> Workload:
+    """Read the same from text, or from the bytes of a file.
 
     >>> parse("num_prefill_tokens,num_decode_tokens\\n74,918\\n290,905\\n").prompt
     array([ 74, 290])

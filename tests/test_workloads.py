@@ -100,7 +100,10 @@ def test_whole_numbers_written_as_floats_are_lengths():
             "line 3: '9999-01-01 00:00:00' is no time of requests: it lies 142 years or more from 1970",
         ),
         (HEADER + "1700-01-01 00:00:00,12,8\n", "line 2: '1700-01-01 00:00:00' is no time of requests"),
-        ("timestamp_ms,prompt,output\n-5e12,1,1\n", "line 2: '-5e12' is no time of requests"),
+        ("timestamp_ms,prompt,output\n5e12,1,1\n", "line 2: '5e12' is no time of requests"),
+        ("timestamp_ms,prompt,output\n-5,1,1\n", "line 2: '-5' is not a number of milliseconds from 0 on"),
+        ("Timestamp,prompt,output\n-inf,1,1\n", "line 2: '-inf' is not a number of seconds from 0 on"),
+        ("arrival_s,prompt,output\ninf,1,1\n", "line 2: 'inf' is no time of requests"),
         (HEADER + "<script>alert(1)</script>" * 20 + ",12,8\n", r"line 2: '<script>.*\.\.\. is not"),
         ("\x00\x01\x02", "line 1"),
     ],
@@ -239,6 +242,12 @@ def test_without_hashes_every_token_is_the_requests_own():
         (ROUND.replace("27482", "NaN"), "line 3: nan is not a number of milliseconds"),
         (ROUND.replace("27482", "9e12"), "line 3: 9000000000000.0 is no time of requests"),
         (ROUND.replace("27482", "[]"), r"line 3: \[\] is not a time"),
+        (ROUND.replace("27482", "-1"), "line 3: -1 is not a number of milliseconds from 0 on"),
+        (ROUND.replace("27482", "-Infinity"), "line 3: -inf is not a number of milliseconds from 0 on"),
+        (
+            ROUND.replace("timestamp", "arrival_s").replace("27482", "NaN"),
+            "line 3: 'nan' is not a number of sec",
+        ),
         (
             ROUND.replace('"timestamp": 27482, ', ""),
             "line 3: some requests have a timestamp and some have none",
@@ -330,6 +339,24 @@ def test_bad_rows_are_left_out_and_counted_where_that_is_asked_for():
         ("line 64: 'never' is not a date and time", 1),
     )
     assert "2 row(s) left out, first line 62" in str(workload.skipped)
+
+
+def test_a_time_in_a_unit_that_nobody_told_is_said_to_be_unread():
+    for text in ("arrival,prompt,output\nnan,5,6\n", '{"arrival": NaN, "prompt": 5, "output": 6}'):
+        workload = workloads.parse(text, tolerant=True)
+        assert workload.arrival_ns is None
+        assert "'arrival' not read: a time is called one of TIMESTAMP, " in str(workload.skipped)
+    for text in (
+        "arrival_s,prompt,output\n7,5,6\n8.5,5,6",
+        '{"arrival_s": 7, "prompt": 5, "output": 6}\n' * 2,
+    ):
+        workload = workloads.parse(text)
+        assert workload.skipped is None and workload.arrival_ns[-1] in (0, 1_500_000_000)
+
+
+def test_prefixes_that_some_requests_lack_are_said_to_be_left_out():
+    workload = workloads.parse(ROUND + ROUND + '{"timestamp": 1, "prompt": 5, "output": 6}\n')
+    assert workload.prefix_hashes is None and "hash_ids left out: from request 3 on" in str(workload.skipped)
 
 
 def test_a_json_line_cut_off_in_the_middle_is_left_out_and_counted():
