@@ -152,6 +152,16 @@ def test_a_file_larger_than_a_message_may_be_arrives_whole_and_the_button_works_
     expect(output.get_by_text("1 request read from small.csv.")).to_be_visible()
 
 
+def test_a_file_that_is_too_large_is_told_so_when_it_is_chosen(notebook: Notebook) -> None:
+    output = notebook.cell(1)
+    notebook.run_code("explorer.chooser.file.most, requests = 2**20, len(explorer.requests)")
+    _upload(output, "huge.csv", b"7,5\n" * 300_000)
+    expect(output.get_by_text("huge.csv has 2 MiB, at most 1 MiB travel from here")).to_be_visible()
+    notebook.run_code("explorer.chooser.file.most = 2**27")
+    _upload(output, "small.csv", b"num_prefill_tokens,num_decode_tokens\n700,50\n")
+    expect(output.get_by_text("1 request read from small.csv.")).to_be_visible()
+
+
 def _upload(output: Locator, name: str, content: bytes) -> None:
     with output.page.expect_file_chooser() as waiting:
         output.get_by_role("button", name="Your trace (.csv)").press("Enter")

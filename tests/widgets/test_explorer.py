@@ -113,9 +113,17 @@ def test_a_file_travels_in_pieces_and_a_huge_one_is_refused_before_it_does(explo
     rows = b"input_length,output_length\n" + b"7,5\n" * 1_000
     assert _upload(explorer, rows) == [0, 1_000, 2_000, 3_000, 4_000, None]
     assert len(explorer.requests) == 1_000
-    explorer.chooser.file.receive({"name": "huge.csv", "size": 300 * 2**20}, [])
-    assert explorer.chooser.message.value == "huge.csv has 300 MiB; at most 256 MiB are read."
+    explorer.chooser.file.most = 4_000
+    assert _upload(explorer, rows + b"7,5\n") == [None]
     assert len(explorer.requests) == 1_000
+
+
+def test_rows_that_are_no_requests_are_left_out_and_counted(explorer):
+    _upload(explorer, b"input_length,output_length\n" + b"7,5\n" * 30 + b"7,0\nnan,5\n7")
+    assert len(explorer.requests) == 30
+    said = html.unescape(explorer.chooser.message.value)
+    assert said.startswith("30 requests read from mine.csv. Not all of it: 1 row(s) left out, first line 32")
+    assert "line 33" in said and "line 34" in said
 
 
 def test_a_file_named_like_a_workload_of_the_package_does_not_replace_it(explorer):
@@ -128,7 +136,11 @@ def test_a_file_named_like_a_workload_of_the_package_does_not_replace_it(explore
 
 @pytest.mark.parametrize(
     "content, words",
-    [(b"", "is empty"), (b"ContextTokens,GeneratedTokens\n5,x\n", "line 2"), (bytes(range(256)), "line 1")],
+    [
+        (b"", "is empty"),
+        (b"ContextTokens,GeneratedTokens\n5,x\n", "line 2"),
+        (bytes(range(256)), "line 1"),
+    ],
 )
 def test_a_file_that_is_no_trace_changes_nothing(explorer, content, words):
     before = explorer.waste.rows

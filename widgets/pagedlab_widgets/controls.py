@@ -88,7 +88,8 @@ def roomy_pool(workload: Workload) -> int:
 class WorkloadChooser(ipywidgets.HBox):
     """A drop-down of workloads and an upload for the reader's own; `chosen` is the one to look at.
 
-    A file that is no trace gets a message and changes nothing.
+    A file that is no trace gets a message and changes nothing; of one that is, rows that are no requests are
+    left out and counted.
 
     >>> chooser = WorkloadChooser("uniform")
     >>> chooser.names.value = "bimodal"
@@ -105,9 +106,7 @@ class WorkloadChooser(ipywidgets.HBox):
             ipywidgets.Dropdown(options=self._options(), value=name, description="Workload", **_WIDE),
             "Workload",
         )
-        self.file = Upload(
-            "Your trace (.csv)", take=self.take, refuse=self.say, accept=".csv,.jsonl,.json,.txt"
-        )
+        self.file = Upload("Your trace (.csv)", take=self.take, accept=".csv,.jsonl,.json,.txt")
         self.message = ipywidgets.HTML()
         super().__init__([self.names, self.file, self.message], layout=WRAP)
         self.names.observe(self._choose, "value")
@@ -123,7 +122,7 @@ class WorkloadChooser(ipywidgets.HBox):
     def take(self, name: str, content: bytes) -> None:
         """Look at a trace that the reader gave, called by the name of its file."""
         try:
-            workload = workloads.parse(content.decode("utf-8", "replace"), name)
+            workload = workloads.parse(content, name, tolerant=True)
         except workloads.WorkloadError as error:
             self.say(f"Not read, nothing was changed: {error}")
             return
@@ -133,7 +132,8 @@ class WorkloadChooser(ipywidgets.HBox):
         self.names.options = self._options()
         self.names.value = label
         self.names.observe(self._choose, "value")
-        self.say(f"{_format.count(len(workload), 'request')} read from {name}.")
+        left_out = f" Not all of it: {workload.skipped}." if workload.skipped else ""
+        self.say(f"{_format.count(len(workload), 'request')} read from {name}.{left_out}")
         self.chosen = workload
 
     def say(self, text: str, *, more: bool = False) -> None:

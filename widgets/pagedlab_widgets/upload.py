@@ -13,8 +13,6 @@ from typing import Any
 import anywidget
 import traitlets as t
 
-from pagedlab import _format
-
 from .assets import script, style
 
 PIECE_BYTES = 2**20
@@ -23,14 +21,12 @@ PIECE_BYTES = 2**20
 class Upload(anywidget.AnyWidget):
     """A button that asks for a file and hands it to `take(name, content)`.
 
-    A file of more than `most` bytes is refused before a byte of it is read; `refuse(message)` is told.
+    Of a file of more than `most` bytes the page says, as soon as it is chosen, that it is too large.
 
-    >>> upload = Upload("File", take=lambda name, content: print(name, len(content)), refuse=print, most=20)
+    >>> upload = Upload("File", take=lambda name, content: print(name, len(content)), most=20)
     >>> upload.receive({"name": "a.csv", "size": 3}, [])
     >>> upload.receive({"at": 0}, [b"1,2"])
     a.csv 3
-    >>> upload.receive({"name": "b.csv", "size": 21}, [])
-    b.csv has 21 B; at most 20 B are read.
     """
 
     _esm = script("upload.js")
@@ -39,18 +35,18 @@ class Upload(anywidget.AnyWidget):
     label = t.Unicode("").tag(sync=True)
     accept = t.Unicode("").tag(sync=True)
     piece = t.Int(PIECE_BYTES).tag(sync=True)
+    most = t.Int().tag(sync=True)
 
     def __init__(
         self,
         label: str,
         *,
         take: Callable[[str, bytes], object],
-        refuse: Callable[[str], object],
         accept: str = "",
-        most: int = 256 * 2**20,
+        most: int = 128 * 2**20,
     ) -> None:
-        super().__init__(label=label, accept=accept)
-        self._take, self._refuse, self._most = take, refuse, most
+        super().__init__(label=label, accept=accept, most=most)
+        self._take = take
         self._name, self._size, self._content = "", 0, bytearray()
         self.on_msg(lambda _, content, buffers: self.receive(content, buffers))
 
@@ -58,9 +54,7 @@ class Upload(anywidget.AnyWidget):
         """A message of the page: the name and size of a file, or the piece of it that was asked for."""
         if "name" in content:
             self._name, self._size, self._content = str(content["name"]), int(content["size"]), bytearray()
-            if self._size > self._most:
-                read = _format.size(self._most)
-                self._refuse(f"{self._name} has {_format.size(self._size)}; at most {read} are read.")
+            if self._size > self.most:  # the page has said so
                 self.send({"want": None})
                 return
         elif content.get("at") == len(self._content):  # else of a file that was given up

@@ -3,6 +3,9 @@
 import { h, keepKeys, setAttributes, setText } from "./dom.js";
 import { wasGone, whenGone } from "./gone.js";
 
+/** @param {number} bytes */
+const mib = (bytes) => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+
 /** @param {{model: any, el: HTMLElement}} context */
 function render({ model, el }) {
   const input = h("input", { type: "file", accept: model.get("accept"), hidden: true, tabindex: -1 });
@@ -36,6 +39,11 @@ function render({ model, el }) {
     file = gone ? null : input.files?.[0] ?? null;
     input.value = ""; // the same file may be chosen again, edited
     if (!file) return show(gone ? "There is no kernel to read it: run the cell again." : "");
+    if (file.size > model.get("most")) {
+      const says = `${file.name} has ${mib(file.size)}, at most ${mib(model.get("most"))} travel from here: give its path in a cell instead.`;
+      file = null;
+      return show(says);
+    }
     show("0 % sent");
     model.send({ name: file.name, size: file.size });
   });
