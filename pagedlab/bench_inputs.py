@@ -27,8 +27,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("seqs", "tokens", "kv_heads", "q_heads", "head_dim", "threads", "rounds"):
             value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
+            if not 1 <= value < 1 << 31:
+                raise ValueError(f"{name}={value}: must be 1 to 2**31 - 1")
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"seed={self.seed}: must be 0 to 2**63 - 1")
         if self.q_heads % self.kv_heads:

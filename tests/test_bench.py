@@ -119,8 +119,9 @@ def test_the_buffer_is_one_cache_whatever_the_number_of_block_sizes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seqs", "0"], "seqs=0: must be at least 1"),
-        (["--rounds", "0"], "rounds=0: must be at least 1"),
+        (["--seqs", "0"], "seqs=0: must be 1 to 2**31 - 1"),
+        (["--tokens", "1" + "0" * 400], "0: must be 1 to 2**31 - 1"),
+        (["--rounds", "0"], "rounds=0: must be 1 to 2**31 - 1"),
         (["--seed", "9" * 26], f"seed={'9' * 26}: must be 0 to 2**63 - 1"),
         (["--q-heads", "12"], "q_heads=12: must be a multiple of kv_heads=8"),
         (["--block-sizes", "16,0"], "block_sizes=[16, 0]"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pagedlab import workloads
+from pagedlab._format import near
 from pagedlab.advice import findings, here
 from pagedlab.advice.block_cost import (
     SIZES,
@@ -110,7 +111,11 @@ def _load(trace: str | Path | Workload, progress: bool) -> Workload:
         return trace
     if isinstance(trace, str) and trace in workloads.names() and not Path(trace).exists():
         return workloads.named(trace)
-    return workloads.load(trace, tolerant=True, progress=progress)
+    try:
+        return workloads.load(trace, tolerant=True, progress=progress)
+    except FileNotFoundError:
+        known = near(str(trace), workloads.names())
+        raise AdviceError(f"{trace}: no such file, and no such workload; {known}") from None
 
 
 def _that_fit(workload: Workload, setting: Setting) -> tuple[Workload, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +14,8 @@ from pagedlab.models import ModelShape, element_bytes, preset, presets, weights_
 from pagedlab.sizing import Capacity, capacity
 
 MAX_BLOCK = 4096
+MOST = 1_000_000
+"""Of any number that a reader gives: beyond it, sums are no longer numbers."""
 _PREFILL_S_PER_BYTE = 20e-6 / 16.06e9  # 20 us a token for a model of 16 GB: see `steptime.ASSUMED`
 
 
@@ -55,12 +56,12 @@ class Choice:
     def __post_init__(self) -> None:
         for name in ("tp", "block_size", "max_running"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise AdviceError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if value is not None and not (type(value) is int and 1 <= value <= MOST):
+                raise AdviceError(f"{name} must be a whole number from 1 to {MOST:,}, got {value!r}")
         for name in ("weight_gb", "activation_gb", "step_ms", "prefill_us", "entry_ns"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise AdviceError(f"{name} must be a finite number of at least 0, got {value!r}")
+            if value is not None and not 0 <= value <= MOST:
+                raise AdviceError(f"{name} must be a number from 0 to {MOST:,}, got {value!r}")
         if self.block_size and self.block_size > MAX_BLOCK:
             raise AdviceError(f"block_size must be at most {MAX_BLOCK:,}, got {self.block_size:,}")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedlab import cli, workloads
+from pagedlab import cli, serving, workloads
 from pagedlab.advice import CANNOT_TELL, AdviceError, Choice, advise, served
 from pagedlab.advice.advisor import advised
 from pagedlab.advice.block_cost import Demand, block_costs
@@ -209,9 +209,9 @@ def test_json_is_the_same_answer_and_strict(capsys):
         (["azure-code", "--model", "llama-3.1-9b"], "no model 'llama-3.1-9b' here; near: llama-3.1-8b"),
         (["azure-code", "--gpu", "v100"], "no GPU 'v100' here; near:"),
         (["azure-code", "--backend", "tgi"], "no engine 'tgi' here"),
-        (["nowhere.csv"], "No such file or directory: 'nowhere.csv'"),
+        (["azure-cod"], "azure-cod: no such file, and no such workload; near: azure-code, "),
         (["azure-code", "--vllm-log", "nowhere.log"], "No such file or directory: 'nowhere.log'"),
-        (["azure-code", "--tp", "-2"], "tp must be a whole number of at least 1, got -2"),
+        (["azure-code", "--tp", "-2"], "tp must be a whole number from 1 to 1,000,000, got -2"),
         (["azure-code", "--html", "/nowhere/x.html"], "--html /nowhere/x.html: there is no folder /nowhere"),
     ],
 )
@@ -249,3 +249,16 @@ def test_measuring_here_adds_findings_and_leaves_the_advice_for_a_gpu_alone():
     advice = advise(SMALL, measure=True)
     assert advice.finding("kernel here").word == "measured"
     assert set(advice.finding("kernel here").values["ratios"]) == {16, 32, 64, 128, 256}
+
+
+def test_control_c_while_a_run_is_simulated_ends_the_command(monkeypatch, capsys):
+    whole = serving.simulate
+
+    def cut(*arguments, **limits):
+        run = whole(*arguments, **limits)
+        run.stopped = "interrupted"
+        return run
+
+    monkeypatch.setattr(serving, "simulate", cut)
+    assert cli.main(["advise", "uniform"]) == 130
+    assert capsys.readouterr() == ("", "pagedlab advise: stopped\n")
