@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pagedlab import BlockManager
+from pagedlab.inputs import at_least, one_of
 
 from .trace import Trace, TraceBuilder
 
@@ -42,7 +44,8 @@ def own_trace(
 
     A call is `("allocate", seq, tokens)`, `("append", seq)` or `("free", seq)`; names are text. What an
     allocator gives away twice is drawn as shared. A call that raises is a frame in which nothing changed.
-    Raises `ValueError` for a table with a block outside the pool.
+    Raises `ValueError` for a call that is none of these, a table that is no list of whole numbers, or a block
+    outside the pool.
 
     >>> trace = own_trace(Plain, [("allocate", "A", 5), ("append", "A"), ("free", "A")])
     >>> [trace.counts(frame).stored for frame in range(trace.frames)]
@@ -52,6 +55,8 @@ def own_trace(
     builder = TraceBuilder("your allocator", num_blocks, block_size)
     tokens: dict[str, int] = {}
     for verb, seq, *rest in calls:
+        one_of(("allocate", "append", "free"), verb, "a call")
+        count = at_least(0, rest[0] if rest else 1, f"tokens of {verb} {seq!r}")
         try:
             getattr(mine, verb)(seq, *rest)
         except Exception:  # whatever it is, the check says more about it
@@ -60,14 +65,21 @@ def own_trace(
         if verb == "free":
             tokens.pop(seq, None)  # an allocator may let pass what the library refuses
         else:
-            tokens[seq] = tokens.get(seq, 0) + (int(rest[0]) if rest else 1)
-        builder.note(verb, builder.owner(seq), int(rest[0]) if rest else 1)
-        tables = {name: [int(block) for block in mine.table(name)] for name in tokens}
+            tokens[seq] = tokens.get(seq, 0) + count
+        builder.note(verb, builder.owner(seq), count)
+        tables = {name: _blocks(name, mine.table(name)) for name in tokens}
         for block, held in enumerate(_holders(tables, tokens, num_blocks, block_size)):
             owner = builder.owner(held[0][0]) if held else 0
             builder.write(block, owner, max((fill for _, fill in held), default=0), len(held))
         builder.end_frame()
     return builder.build()
+
+
+def _blocks(name: str, table: Any) -> list[int]:
+    try:
+        return [operator.index(block) for block in table]
+    except TypeError:
+        raise ValueError(f"table({name!r}) must be a list of whole numbers, got {table!r}") from None
 
 
 def _holders(
