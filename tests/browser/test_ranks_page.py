@@ -60,3 +60,4 @@ def test_after_a_restart_of_the_kernel_no_rank_seems_to_be_at_work(notebook):
     expect(status).to_have_text("2 processes at work")
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
     expect(status).to_contain_text("the kernel that computed this has stopped")
+    notebook.wait_ready()
