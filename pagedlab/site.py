@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pagedlab import claims_command, export, site_api
-from pagedlab.bench import UsageError
+from pagedlab.arguments import UsageError
 from pagedlab.lab import shipped_lessons
 
 HELP = "every lesson, the glossary, the claims' verdicts and the API as a static site with a search"

@@ -5,6 +5,7 @@ By hand, every fault twenty times: `python tests/parallel/test_runs.py 20`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
