@@ -267,4 +267,5 @@ def _leave() -> None:
 
 
 def _say(record: dict[str, Any]) -> None:
-    print(json.dumps(record), flush=True)
+    # One write: torchrun's ranks share an output, and a line end of its own could come behind another's line.
+    print(json.dumps(record) + "\n", end="", flush=True)
