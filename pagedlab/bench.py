@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from typing import Any
 from pagedlab import _format, bench_suites
 from pagedlab.arguments import UsageError, writable
 from pagedlab.bench_inputs import Settings
-from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison, Spread, Timing
+from pagedlab.comparison import AS_LEFT, FEWEST_ROUNDS, Comparison, Spread
 from pagedlab.decoding import READER, TORCH, TWIN, Decode
 from pagedlab.timing import CaseFailed
 
@@ -71,14 +70,11 @@ class Bench:
         comparison = self.comparison
         if not comparison.rounds:
             return str(comparison)
-        header = ["case", "layout", "median", "quartiles", "GB/s"]
-        header += ["time / sdpa", "time / twin", "beside sdpa"]
-        rows = [self._row(timing) for timing in comparison.timings]
         worst = max(self.errors.values())
         return "\n".join(
             [
                 comparison.what,
-                _format.table(header, rows, left=2),
+                comparison.table(TORCH, TWIN),
                 *(f"{name}: {kernel}" for name, kernel in KERNELS.items()),
                 "ratios are taken within each round, quartiles in brackets: below 1 is faster",
                 *comparison.conditions(),
@@ -86,13 +82,6 @@ class Bench:
                 f"largest difference from the float64 answer: {worst:.1e}",
             ]
         )
-
-    def _row(self, timing: Timing) -> list[str]:
-        time, rate = timing.spread, timing.bytes_per_second or math.nan
-        row = [timing.name, timing.layout, _format.seconds(time.median)]
-        row += [f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}", f"{rate / 1e9:.1f}"]
-        row += [str(self.comparison.ratio(timing.name, other)) for other in (TORCH, TWIN)]
-        return [*row, "" if timing.name == TORCH else self.comparison.difference(timing.name, TORCH)]
 
     def _beside(self) -> list[str]:
         if self.torch_alone is None:

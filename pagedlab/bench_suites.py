@@ -140,10 +140,5 @@ def _on_cpu(sizes: Sizes, settings: Settings) -> Decode:
 
 
 def _time(decode: Decode, cases: list[Case], settings: Settings, progress: Progress) -> Comparison:
-    return decode.compare(
-        cases,
-        caches=AS_LEFT,
-        rounds=settings.rounds,
-        seed=settings.seed,
-        progress=progress,
-    )
+    rounds, seed = settings.rounds, settings.seed
+    return decode.compare(cases, caches=AS_LEFT, rounds=rounds, seed=seed, progress=progress)

@@ -138,8 +138,7 @@ def _press(page: Any, shown: Any, presses: int) -> list[dict[str, Any]]:
     for pressed in range(1, presses + 1):
         scrub.press("ArrowRight")
         page.wait_for_function("count => window.painted.length >= count", arg=pressed)
-    told: list[dict[str, Any]] = page.evaluate("window.painted")
-    return told
+    return page.evaluate("window.painted")
 
 
 def _play(page: Any, shown: Any, seconds: float, messages: list[object]) -> tuple[float, int]:

@@ -288,13 +288,14 @@ class Comparison:
     def __str__(self) -> str:
         if not self.rounds:
             return f"{self.what or 'comparison'}: stopped before the first round was finished"
+        return "\n".join([*filter(None, [self.what]), self.table(self.baseline), *self.conditions()])
+
+    def table(self, *to: str) -> str:
+        """A row for each case, its time also over that of each of `to`; the reading is beside the first."""
         rated = any(timing.bytes_moved for timing in self.timings)
-        header = ["case", "layout", "median", "quartiles", f"time / {self.baseline}", "(quartiles)"]
-        header += ["GB/s"] * rated + [f"of {self.limit}"] * bool(self.limit) + ["reading"]
-        lines = [_format.table(header, [self._row(timing, rated) for timing in self.timings], left=2)]
-        if self.what:
-            lines.insert(0, self.what)
-        return "\n".join([*lines, *self.conditions()])
+        header = ["case", "layout", "median", "quartiles", *["GB/s"] * rated]
+        header += [*(f"time / {other}" for other in to), *[f"of {self.limit}"] * bool(self.limit), "reading"]
+        return _format.table(header, [self._row(timing, to, rated) for timing in self.timings], left=2)
 
     def conditions(self) -> list[str]:
         """Where, with what and how this was measured, in lines for a person."""
@@ -308,22 +309,14 @@ class Comparison:
             f"seed {self.seed}; caches {self.caches}; {noise}",
         ]
 
-    def _row(self, timing: Timing, rated: bool) -> list[str]:
-        time, ratio = timing.spread, self.ratio(timing.name)
-        rate = timing.bytes_per_second
-        row = [
-            timing.name,
-            timing.layout,
-            _format.seconds(time.median),
-            f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}",
-            f"{ratio.median:.2f}",
-            f"{ratio.q1:.2f} - {ratio.q3:.2f}",
-        ]
+    def _row(self, timing: Timing, to: tuple[str, ...], rated: bool) -> list[str]:
+        time, rate, share = timing.spread, timing.bytes_per_second, self.share_of_limit(timing.name)
+        row = [timing.name, timing.layout, _format.seconds(time.median)]
+        row.append(f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}")
         row += [f"{rate / 1e9:.1f}" if rate else ""] * rated
-        if self.limit:
-            share = self.share_of_limit(timing.name)
-            row.append("" if share is None else _format.percent(share))
-        return [*row, "baseline" if timing.name == self.baseline else self.difference(timing.name)]
+        row += [str(self.ratio(timing.name, other)) for other in to]
+        row += ["" if share is None else _format.percent(share)] * bool(self.limit)
+        return [*row, "baseline" if timing.name == to[0] else self.difference(timing.name, to[0])]
 
 
 def _ratio(above: Iterable[float], below: Iterable[float]) -> Spread:

@@ -40,14 +40,7 @@ _GPUS = {
     for gpu in (
         Gpu("a100-80gb", "A100 SXM, 80 GB", 80 * 10**9, 2.039e12, _VENDOR, "R"),
         Gpu("h100-sxm", "H100 SXM", 80 * 10**9, 3.35e12, _VENDOR, "R"),
-        Gpu(
-            "h200-sxm",
-            "H200 SXM",
-            141 * 10**9,
-            4.8e12,
-            f"{_VENDOR}; capacity also in an MLPerf system file",
-            "R",
-        ),
+        Gpu("h200-sxm", "H200 SXM", 141 * 10**9, 4.8e12, f"{_VENDOR}; capacity also in an MLPerf file", "R"),
         Gpu("b200", "B200", 178_350_000_000, 7.672e12, _DRIVER, "C"),
         Gpu("rtx-4090", "RTX 4090", 24 * 10**9, 1.008e12, _CLOCK, "C"),
     )

@@ -126,8 +126,7 @@ def _key(measure: Callable[..., Any], point: Parameters) -> str:
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
     """As it would come back from the file, so that a resumed sweep returns the same."""
-    plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
-    return plain
+    return json.loads(json.dumps(dict(value), allow_nan=False))
 
 
 def _read(path: Path, wanted: Container[str], check: Callable[[Row], object]) -> dict[str, Row]:

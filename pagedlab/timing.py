@@ -20,7 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pagedlab import machine
@@ -124,7 +124,6 @@ class CudaClock:
 def compare(
     cases: Mapping[str, Callable[[], object]] | Iterable[Case],
     *,
-    baseline: str | None = None,
     again: Callable[[], object] | None = None,
     limit: str | None = None,
     caches: str = AS_LEFT,
@@ -139,15 +138,14 @@ def compare(
 ) -> Comparison:
     """Time cases against each other in interleaved rounds.
 
-    `cases` maps a name to a call without arguments, or lists `Case`s. The first is the baseline unless
-    `baseline` names another. A call faster than `min_time` seconds is repeated within a round to fill it.
-    `again` does what the baseline does on other memory, where the place of data may matter: without it, the
-    baseline itself runs a second time for the noise floor. `limit` names the case that only reads its bytes,
-    as fast as can be: the others are also shown as a share of its speed. `caches` is AS_LEFT (by whichever
-    case ran before), WARM, or COLD, which times one call a sample. `clock` is the host's unless a
-    `CudaClock` is given. `should_stop` is asked before every sample, and Ctrl-C is heard: both keep the
-    rounds that were finished (Ctrl-C before the first goes on as KeyboardInterrupt). `progress(done,
-    repeats)` is called after each round.
+    `cases` maps a name to a call without arguments, or lists `Case`s; the first is the baseline. A call
+    faster than `min_time` seconds is repeated within a round to fill it. `again` does what the baseline does
+    on other memory, where the place of data may matter: without it, the baseline itself runs a second time
+    for the noise floor. `limit` names the case that only reads its bytes, as fast as can be: the others are
+    also shown as a share of its speed. `caches` is AS_LEFT (by whichever case ran before), WARM, or COLD,
+    which times one call a sample. `clock` is the host's unless a `CudaClock` is given. `should_stop` is asked
+    before every sample, and Ctrl-C is heard: both keep the rounds that were finished (Ctrl-C before the first
+    goes on as KeyboardInterrupt). `progress(done, repeats)` is called after each round.
 
     Raises ValueError or TypeError for cases or counts that make no sense, CaseFailed when a case raises.
 
@@ -155,7 +153,7 @@ def compare(
     >>> result.rounds, result["max"].median > 0
     (3, True)
     """
-    listed = _checked_cases(cases, baseline=baseline, limit=limit)
+    listed = _checked_cases(cases, limit)
     if caches not in (AS_LEFT, WARM, COLD):
         raise ValueError(f"caches={caches!r}: must be one of {AS_LEFT!r}, {WARM!r}, {COLD!r}")
     for name, count in (("repeats", repeats), ("warmup", warmup)):
@@ -164,10 +162,8 @@ def compare(
     if not 0 <= min_time < math.inf:
         raise ValueError(f"min_time={min_time!r}: must be a number of seconds, at least 0")
     ticking = clock or HostClock()
-    base = baseline or listed[0].name
-    at = next(index for index, case in enumerate(listed) if case.name == base)
-    second = Case(base, again or listed[at].call)
-    samples = _Samples(ticking, [*listed, second], at, caches, should_stop)
+    second = replace(listed[0], call=again or listed[0].call)
+    samples = _Samples(ticking, [*listed, second], caches, should_stop)
     stopped = ""
     try:
         with _no_collection():
@@ -186,7 +182,7 @@ def compare(
     *timed, second_runs = zip(*samples.rounds, strict=True) if samples.rounds else [()] * (len(listed) + 1)
     return Comparison(
         what=what,
-        baseline=base,
+        baseline=second.name,
         timings=tuple(
             Timing(case.name, case.layout, case.bytes_moved, calls, tuple(seconds))
             for case, calls, seconds in zip(listed, samples.calls, timed, strict=False)
@@ -220,18 +216,12 @@ class _Stop(Exception):
 
 
 class _Samples:
-    """The rounds of a running comparison; a round counts only when it is whole."""
+    """The rounds of a running comparison, the last case being the first once more; only whole ones count."""
 
     def __init__(
-        self,
-        clock: Clock,
-        cases: list[Case],
-        baseline: int,
-        caches: str,
-        should_stop: Callable[[], bool] | None,
+        self, clock: Clock, cases: list[Case], caches: str, should_stop: Callable[[], bool] | None
     ) -> None:
-        self.clock, self.cases, self.baseline, self.should_stop = clock, cases, baseline, should_stop
-        self.caches = caches
+        self.clock, self.cases, self.caches, self.should_stop = clock, cases, caches, should_stop
         self.calls = [1] * len(cases)
         self.rounds: list[list[float]] = []
 
@@ -240,7 +230,7 @@ class _Samples:
             once = [self._sample(index) for index in range(len(self.cases))]
         if self.caches != COLD:  # of several calls only the first would find nothing in a cache
             self.calls = [_calls_to_fill(min_time, seconds) for seconds in once]
-        self.calls[-1] = self.calls[self.baseline]
+        self.calls[-1] = self.calls[0]
 
     def run_round(self, order: random.Random) -> None:
         indices = list(range(len(self.cases)))
@@ -269,7 +259,7 @@ def _calls_to_fill(min_time: float, once: float) -> int:
 
 
 def _checked_cases(
-    cases: Mapping[str, Callable[[], object]] | Iterable[Case], **chosen: str | None
+    cases: Mapping[str, Callable[[], object]] | Iterable[Case], limit: str | None
 ) -> list[Case]:
     listed = [Case(*item) for item in cases.items()] if isinstance(cases, Mapping) else list(cases)
     for case in listed:
@@ -280,9 +270,8 @@ def _checked_cases(
         raise ValueError("cases: there is nothing to time")
     if len(set(names)) < len(names):
         raise ValueError(f"cases: names must differ, got {', '.join(names)}")
-    for role, name in chosen.items():
-        if name is not None and name not in names:
-            raise ValueError(f"{role}={name!r}: not among the cases {', '.join(names)}")
+    if limit is not None and limit not in names:
+        raise ValueError(f"limit={limit!r}: not among the cases {', '.join(names)}")
     return listed
 
 

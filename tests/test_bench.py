@@ -59,7 +59,7 @@ def test_the_table_names_cases_conditions_and_ratios(capsys) -> None:
         "K and V [blocks, kv_heads, N, head_dim] (HND), shuffled",
         "torch's scaled_dot_product_attention on the contiguous K and V",
         "time / sdpa",
-        "time / twin",
+        "time / contiguous",
         "GB/s",
         "noise floor",
         machine.cpu_device(),

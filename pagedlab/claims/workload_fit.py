@@ -58,11 +58,7 @@ def judge(uniform: Sequence[Workload], variable: Sequence[Workload]) -> Verdict:
         for size in (16, 256)
     )
     lines = tuple(
-        Line(
-            name,
-            tuple((float(size), 100 * share) for size, share in zip(SIZES, row, strict=True)),
-            "computed",
-        )
+        Line(name, tuple((float(size), 100 * s) for size, s in zip(SIZES, row, strict=True)), "computed")
         for name, row in shares.items()
     )
     chart = Chart("Waste by workload", "block size (tokens)", "% of slots wasted", lines)

@@ -19,24 +19,15 @@ def _alone(rng: random.Random) -> Arguments:
 
 def _growing(rng: random.Random) -> Arguments:
     block_size = rng.randint(2, 5)
-    return (
-        9,
-        block_size,
-        [["allocate", "a", rng.randint(1, block_size)], *[["append", "a"]] * (3 * block_size)],
-    )
+    first = ["allocate", "a", rng.randint(1, block_size)]
+    return 9, block_size, [first, *[["append", "a"]] * (3 * block_size)]
 
 
 def _again(rng: random.Random) -> Arguments:
     block_size, blocks = rng.randint(2, 5), rng.randint(3, 6)
     full = blocks * block_size
-    calls = [
-        ["allocate", "a", full],
-        ["free", "a"],
-        ["allocate", "b", full - 1],
-        ["append", "b"],
-        ["free", "b"],
-    ]
-    return blocks, block_size, [*calls, ["allocate", "c", full]]
+    calls = [["allocate", "a", full], ["free", "a"], ["allocate", "b", full - 1]]
+    return blocks, block_size, [*calls, ["append", "b"], ["free", "b"], ["allocate", "c", full]]
 
 
 def _full(rng: random.Random) -> Arguments:

@@ -81,14 +81,8 @@ EXERCISE = Exercise(
             "a difference that comes, goes and comes again",
             lambda rng: _timed(rng, _large(rng, 2) + _small(rng, 2) + _large(rng, 3)),
         ),
-        Check(
-            "paged is the faster one",
-            lambda rng: _timed(rng, _small(rng, 2) + [-size for size in _large(rng, 3)]),
-        ),
-        Check(
-            "a difference of exactly the noise",
-            lambda rng: _timed(rng, [*_small(rng, 2), 2, *_signs(rng, [1, 3])]),
-        ),
+        Check("paged is faster", lambda rng: _timed(rng, _small(rng, 2) + [-s for s in _large(rng, 3)])),
+        Check("exactly the noise", lambda rng: _timed(rng, [*_small(rng, 2), 2, *_signs(rng, [1, 3])])),
         Check("nothing but noise", lambda rng: _timed(rng, _small(rng, 5))),
         Check("noise at the longest", lambda rng: _timed(rng, _large(rng, 4) + _small(rng, 1))),
         Check("different at every length", lambda rng: _timed(rng, _signs(rng, _large(rng, 4)))),

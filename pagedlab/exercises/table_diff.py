@@ -200,18 +200,12 @@ class _Text(_Plain):
 
 class _OneByteAnId(_Plain):
     def changes(self, old: Tables, new: Tables) -> Any:
-        return {
-            **super().changes(old, new),
-            "tables": {name: list(bytes(table)) for name, table in new.items()},
-        }
+        return {**super().changes(old, new), "tables": {n: list(bytes(t)) for n, t in new.items()}}
 
 
 class _TwoBytesAnId(_Plain):
     def changes(self, old: Tables, new: Tables) -> Any:
-        return {
-            **super().changes(old, new),
-            "tables": {name: [i % 65_536 for i in t] for name, t in new.items()},
-        }
+        return {**super().changes(old, new), "tables": {n: [i % 65_536 for i in t] for n, t in new.items()}}
 
 
 class _Remembers(_Plain):

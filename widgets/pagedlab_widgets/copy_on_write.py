@@ -93,22 +93,11 @@ class CopyOnWriteLab(ipywidgets.VBox):
             control.observe(lambda _: self.start_over(), "value")
         self.mode.observe(lambda _: self._show(), "value")
         self.makes_copies.observe(lambda _: self.start_over(), "value")
-        together = [
-            _button("Append to all", self.append_all),
-            _button("Sample 3 more", self.sample),
-            _button("Beam step", self.beam_step),
-            _button("Start over", self.start_over),
-        ]
-        super().__init__(
-            [
-                row(self.mode, self.block_size, self.prompt, self.makes_copies),
-                row(*together),
-                self.rows,
-                self.message,
-                self.map,
-                self.modes,
-            ]
-        )
+        together = {"Append to all": self.append_all, "Sample 3 more": self.sample}
+        together |= {"Beam step": self.beam_step, "Start over": self.start_over}
+        settings = row(self.mode, self.block_size, self.prompt, self.makes_copies)
+        buttons = row(*(_button(text, does) for text, does in together.items()))
+        super().__init__([settings, buttons, self.rows, self.message, self.map, self.modes])
 
     # ---- asking ------------------------------------------------------------------------------
 

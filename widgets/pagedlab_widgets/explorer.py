@@ -72,13 +72,8 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.spread = spread_slider(spread)
         self.waste = _percentages("Memory held, over all requests and all their steps", _KINDS, "computed")
         self.map = BlockMap(word="simulated")
-        self.running = LineChart(
-            "Requests at once",
-            Axis("step"),
-            Axis("running"),
-            word="simulated",
-            timeline=self.map.timeline,
-        )
+        linked = {"word": "simulated", "timeline": self.map.timeline}
+        self.running = LineChart("Requests at once", Axis("step"), Axis("running"), **linked)
         self.explain = ipywidgets.ToggleButton(description="Explain this moment", layout=_AS_WIDE)
         self.moment = BarTable("", {kind: kind for kind in POOL_KINDS}, word="simulated")
         self.holders = ipywidgets.HTML()
@@ -94,21 +89,10 @@ class FragmentationExplorer(ipywidgets.VBox):
         self._redraw_all()
         self.map.frame = self.map.frames // 2
         self._observe()
-        super().__init__(
-            [
-                self.chooser,
-                row(self.block_size, self.pool, self.spread),
-                self.waste,
-                self.map,
-                self.running,
-                self.explain,
-                self.moment,
-                self.holders,
-                self.cost,
-                row(self.measure_again, self._measuring.activity),
-                self.pool_use,
-            ]
-        )
+        sliders = row(self.block_size, self.pool, self.spread)
+        again = row(self.measure_again, self._measuring.activity)
+        shown = (self.waste, self.map, self.running, self.explain, self.moment, self.holders, self.cost)
+        super().__init__([self.chooser, sliders, *shown, again, self.pool_use])
         self._look_at_step()
 
     # ---- asking ------------------------------------------------------------------------------
@@ -139,8 +123,7 @@ class FragmentationExplorer(ipywidgets.VBox):
 
         Raises `ValueError` when no sequence stores a token at the step shown.
         """
-        cost: Cost = self._measuring.now()
-        return cost
+        return self._measuring.now()
 
     def close(self) -> None:
         """Stop measuring, and close the widget."""

@@ -77,16 +77,9 @@ class OverheadExplorer(ipywidgets.VBox):
         self._measures = measure
         self._swept: Swept | None = None
         settings = [self.context, self.batch, self.block_size, self.layout_list, self.order]
-        super().__init__(
-            [
-                row(*settings),
-                self.cost,
-                row(self.measure_again, self._step.activity),
-                self.chooser,
-                self.costs,
-                row(self.every_size, self._sweep.activity),
-            ]
-        )
+        again = row(self.measure_again, self._step.activity)
+        every = row(self.every_size, self._sweep.activity)
+        super().__init__([row(*settings), self.cost, again, self.chooser, self.costs, every])
         for control in settings:
             control.observe(self._changed, "value")
         self.chooser.observe(lambda _: self._count(), "chosen")
@@ -104,13 +97,11 @@ class OverheadExplorer(ipywidgets.VBox):
 
     def measure(self) -> Comparison:
         """Measure the step that is set, and wait for it."""
-        comparison: Comparison = self._step.now()
-        return comparison
+        return self._step.now()
 
     def measure_all(self) -> Swept:
         """Measure every block size, and wait for it."""
-        swept: Swept = self._sweep.now()
-        return swept
+        return self._sweep.now()
 
     def close(self) -> None:
         """Stop measuring, and close the widget."""
