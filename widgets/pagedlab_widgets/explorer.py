@@ -72,8 +72,8 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.spread = spread_slider(spread)
         self.waste = _percentages("Memory held, over all requests and all their steps", _KINDS, "computed")
         self.map = BlockMap(word="simulated")
-        linked = {"word": "simulated", "timeline": self.map.timeline}
-        self.running = LineChart("Requests at once", Axis("step"), Axis("running"), **linked)
+        steps, timeline = (Axis("step"), Axis("running")), self.map.timeline
+        self.running = LineChart("Requests at once", *steps, word="simulated", timeline=timeline)
         self.explain = ipywidgets.ToggleButton(description="Explain this moment", layout=_AS_WIDE)
         self.moment = BarTable("", {kind: kind for kind in POOL_KINDS}, word="simulated")
         self.holders = ipywidgets.HTML()
