@@ -135,9 +135,7 @@ def _jupyterlab() -> Check:
 
 
 def _widgets() -> Check:
-    check = _installed(
-        "widgets", ("ipywidgets", "anywidget", "plotly"), "pip install ipywidgets anywidget plotly"
-    )
+    check = _installed("widgets", ("ipywidgets", "anywidget"), "pip install ipywidgets anywidget")
     if check.status == OK:
         folders = [Path(folder) for folder in _extension_folders()]
         for extension in ("anywidget", "@jupyter-widgets/jupyterlab-manager"):

@@ -27,7 +27,6 @@ HEAVY = (
     "triton",
     "numba",
     "llvmlite",
-    "plotly",
     "pandas",
     "jupyterlab",
     "ipywidgets",

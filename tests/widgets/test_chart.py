@@ -27,7 +27,7 @@ def _chart(*lines, log=False):
         (lambda: Line("a", [1], [float("inf")]), "must be a finite number"),
         (lambda: Line("a", [1], [1], kind="curve"), "kind must be line or points, got 'curve'"),
         (lambda: _chart(Line("a", [0], [1]), log=True), "no place on an axis in powers"),
-        (lambda: _chart(*(Line(str(i), [1], [1]) for i in range(7))), "6 lines apart, not 7"),
+        (lambda: _chart(*(Line(str(i), [1], [1]) for i in range(8))), "7 lines apart, not 8"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(make, says):

@@ -13,7 +13,8 @@ data is there: playing, scrubbing and hovering ask nothing of the kernel.
 `Predict`         asks for a number before the answer is shown, and keeps it
 `paged_trace`     the event log of a block manager as a `Trace`; `contiguous_trace` likewise
 `beside`          a guess, the answer here, the published figure; `answered`: the same from a verdict
-`card`            a claim's verdict; `source` the library's own code; `waste_curve` waste by block size
+`card`            a claim's verdict, and `verdict_chart` its curves; `waste_curve` waste by block size
+`source`          the library's own code
 ================  ==========================================================================================
 
 Explorers put them together: `FragmentationExplorer` (where the memory goes), `CopyOnWriteLab` (who may write
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .explorer import FragmentationExplorer
     from .kernel_stepper import KernelStepper
     from .lane_view import LaneView, key_reads
-    from .lesson import answered, beside, card, source, waste_curve
+    from .lesson import answered, beside, card, source, verdict_chart, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
     from .overhead import OverheadExplorer
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from .trace import Counts, Trace, TraceBuilder
     from .trial import ClaimsOnTrial
     from .two_walls import TwoWalls
-    from .verdicts import verdict_chart
 
 _HOMES = {
     "advice": ("AdviceView",),
@@ -63,7 +63,7 @@ _HOMES = {
     "explorer": ("FragmentationExplorer",),
     "kernel_stepper": ("KernelStepper",),
     "lane_view": ("LaneView", "key_reads"),
-    "lesson": ("answered", "beside", "card", "source", "waste_curve"),
+    "lesson": ("answered", "beside", "card", "source", "verdict_chart", "waste_curve"),
     "museum_view": ("MuseumView",),
     "names": ("AccessibleNames", "named"),
     "overhead": ("OverheadExplorer",),
@@ -73,7 +73,6 @@ _HOMES = {
     "trace": ("Counts", "Trace", "TraceBuilder"),
     "trial": ("ClaimsOnTrial",),
     "two_walls": ("TwoWalls",),
-    "verdicts": ("verdict_chart",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

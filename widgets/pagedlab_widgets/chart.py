@@ -13,7 +13,7 @@ import traitlets as t
 from .assets import script, style
 from .words import WORDS
 
-MAX_LINES = 6  # as many as the style sheet tells apart
+MAX_LINES = 7  # as many as the style sheet tells apart
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Axis:
 
 
 class LineChart(anywidget.AnyWidget):
-    """Up to six lines over one axis, told apart by hue, dash and mark.
+    """Up to seven lines over one axis, told apart by hue, dash and mark.
 
     Pointing at it, or moving its slider, reads out every line at that place; `cursor` is the place where the
     reader left the slider, in units of the axis, and setting it moves the reader's. With the `timeline` of a

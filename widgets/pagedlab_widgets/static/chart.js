@@ -9,7 +9,7 @@ import { joinTimeline } from "./timeline.js";
 const HIGH = 280, MARGIN = { top: 14, right: 16, bottom: 40, left: 72 }, FEW = 24;
 
 /** What tells lines apart besides hue and dash, around a point. */
-const MARKS = ["m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-3.5 -3.5h7v7h-7z", "m0 -4.5l4.5 8h-9z", "m0 -5l5 5l-5 5l-5 -5z", "m-4 -4l8 8m0 -8l-8 8", "m0 -5v10m-5 -5h10"];
+const MARKS = ["m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-3.5 -3.5h7v7h-7z", "m0 -4.5l4.5 8h-9z", "m0 -5l5 5l-5 5l-5 -5z", "m-4 -4l8 8m0 -8l-8 8", "m0 -5v10m-5 -5h10", "m0 4.5l4.5 -8h-9z"];
 
 /** @param {number} i @param {number} x @param {number} y */
 const mark = (i, x, y) => svg("path", { class: "pl-mark", d: `M${x} ${y}${MARKS[i % MARKS.length]}` });
@@ -168,7 +168,7 @@ function drawLine(line, i, left, top) {
     if (line.kind !== "points" && part.length > 1) group.append(svg("path", { class: "pl-stroke", "data-beyond": beyond, d }));
   }
   // Of many points some are marked, those of each line elsewhere, so that lines differ in more than hue.
-  const every = points.length > FEW ? Math.ceil(points.length / 8) : 1, first = Math.floor((i * every) / 6);
+  const every = points.length > FEW ? Math.ceil(points.length / 8) : 1, first = Math.floor((i * every) / MARKS.length);
   points.forEach(([x, y], j) => { if (j % every === first) group.append(mark(i, Number(x), Number(y))); });
   return group;
 }
