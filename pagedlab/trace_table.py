@@ -14,7 +14,8 @@ import numpy as np
 
 MAX_TOKENS = 10_000_000
 """The longest prompt or output that is believed; a longer one is an error in the file."""
-MAX_REQUESTS = 5_000_000
+MAX_REQUESTS, MAX_HASHES = 5_000_000, 28_000_000
+"""What is read of a file, so that any takes less than 1 GB: the prefix hashes of a million long prompts."""
 TOKENS_PER_HASH = 512
 """Tokens of a prompt that one of Mooncake's hash ids stands for."""
 MOST_SKIPPED = 0.1
@@ -106,22 +107,23 @@ class Taken:
 
     def room(self) -> bool:
         """Whether one more request may be taken; raises `WorkloadError` unless tolerant."""
-        if len(self.prompt) < MAX_REQUESTS:
+        count = len(self.prompt)
+        if count < MAX_REQUESTS and len(self.ids) < MAX_HASHES:
             return True
         if not self.tolerant:
-            raise WorkloadError(f"{self.name}: more than {MAX_REQUESTS:,} requests")
-        self.notes.append(f"the file goes on after {MAX_REQUESTS:,} requests; the rest was not read")
+            raise WorkloadError(f"{self.name}: more than {count:,} requests, and no more are read")
+        self.notes.append(f"the file goes on after {count:,} requests; the rest was not read")
         return False
 
-    def leave_out(self, where: str, error: Exception) -> None:
-        """A row is no request."""
+    def leave_out(self, where: str, error: Exception, rows: int = 1) -> None:
+        """A row is no request, or several that cannot be told apart."""
         if not self.tolerant:
             raise WorkloadError(f"{self.name}, {where}: {error}") from None
         rule = str(error).partition(", got ")[0].rpartition("' ")[2]
         if rule not in self._left_out and len(self._left_out) >= _MOST_REASONS:
             rule = next(reversed(self._left_out))
         first, count = self._left_out.get(rule, (f"{where}: {error}", 0))
-        self._left_out[rule] = first, count + 1
+        self._left_out[rule] = first, count + rows
 
     def table(self, nothing: str) -> Table:
         """All of them in order of arrival; those that arrive together keep their order."""

@@ -143,17 +143,20 @@ def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
     unnamed = [(1, header)] if columns is None else []
     columns = columns or _Columns(0, 1)
     waiting: list[tuple[int, int, int, str]] = []
+    last = rows.line_num - len(unnamed)
     try:
-        for number, row in chain(unnamed, ((rows.line_num, row) for row in rows)):
+        for end, row in chain(unnamed, ((rows.line_num, row) for row in rows)):
+            number, spanned, last = last + 1, end - last, end  # a quote that nobody closes spans many lines
             if not row:
                 continue
             try:
                 time = "" if columns.arrival is None else row[columns.arrival]
                 waiting.append((number, _length(row[columns.prompt]), _length(row[columns.output]), time))
             except IndexError:
-                taken.leave_out(f"line {number}", ValueError(f"{len(row)} column(s) only: {clip(row)}"))
+                short = ValueError(f"{len(row)} column(s) only: {clip(row)}")
+                taken.leave_out(f"line {number}", short, spanned)
             except ValueError as error:
-                taken.leave_out(f"line {number}", error)
+                taken.leave_out(f"line {number}", error, spanned)
             if len(waiting) == _CHUNK and not _take_rows(taken, waiting, columns.kind):
                 return
     except csv.Error as error:

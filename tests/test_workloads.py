@@ -359,6 +359,15 @@ def test_prefixes_that_some_requests_lack_are_said_to_be_left_out():
     assert workload.prefix_hashes is None and "hash_ids left out: from request 3 on" in str(workload.skipped)
 
 
+def test_rows_behind_a_quote_that_nobody_closes_are_counted():
+    rows = "prompt,output\n" + "10,5\n" * 40
+    workload = workloads.parse(rows + '"10,5\n' + "10,5\n" * 3, tolerant=True)
+    assert len(workload) == 40 and workload.skipped.rows == 4
+    assert str(workload.skipped).startswith("4 row(s) left out, first line 42: ")
+    with pytest.raises(WorkloadError, match="40 of 40 rows are no requests"):
+        workloads.parse('"prompt","output"\n"' + "10,5\n" * 40, tolerant=True)
+
+
 def test_a_json_line_cut_off_in_the_middle_is_left_out_and_counted():
     workload = workloads.parse(ROUND * 10 + ROUND[:40], tolerant=True)
     assert len(workload) == len(workload.prefix_hashes) == 10
@@ -379,6 +388,13 @@ def test_what_lies_beyond_the_most_requests_is_an_error_or_said_to_be_unread(mon
         assert len(workload) == 3 and "goes on after 3 requests; the rest was not read" in str(
             workload.skipped
         )
+
+
+def test_of_prefix_hashes_no_more_are_read_than_memory_holds(monkeypatch):
+    monkeypatch.setattr(trace_table, "MAX_HASHES", 6)
+    workload = workloads.parse(ROUND * 3, tolerant=True)
+    assert len(workload) == len(workload.prefix_hashes) == 2
+    assert "goes on after 2 requests" in str(workload.skipped)
 
 
 def test_a_jsonl_file_is_read_as_json_whatever_it_begins_with(tmp_path):
