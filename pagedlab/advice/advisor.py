@@ -146,7 +146,7 @@ def _changes(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Ch
                 demand,
                 replace(
                     setting,
-                    choice=replace(setting.choice, entry_ns=1e9 * known),
+                    choice=replace(setting.choice, entry_ns=0.0),
                     constants=replace(setting.constants, entry_s=known),
                 ),
             )

@@ -16,7 +16,7 @@ from pagedlab.advice.report import CANNOT_TELL, Finding
 from pagedlab.advice.setting import AdviceError, Setting
 
 MAX_LINES = 200_000
-_MAX_LINE = 1 << 16
+_MAX_LINE, _MAX_DIGITS, _MAX_TOKENS = 1 << 16, 15, 1 << 28
 _GIB = 2**30
 _LARGEST_BLOCK = 1024
 _FORMS = {
@@ -89,7 +89,7 @@ def parse(lines: Iterable[str], name: str = "log") -> EngineLog:
         if number >= MAX_LINES:
             break
         for field, form in _FORMS.items():
-            if match := re.search(form, line):
+            if (match := re.search(form, line)) and len(match[1]) <= _MAX_DIGITS:
                 value = _value(field, match[1])
                 found[field] = min(value, found.get(field, value)) if field == "kv_gib" else value
     if "tokens" not in found and "blocks" in found and "block_size" in found:
@@ -98,6 +98,8 @@ def parse(lines: Iterable[str], name: str = "log") -> EngineLog:
         raise AdviceError(
             f"{name}: no line tells a cache of vLLM's (such as 'GPU KV cache size: ... tokens')"
         )
+    if found["tokens"] > _MAX_TOKENS:  # type: ignore[operator]
+        raise AdviceError(f"{name}: a cache of {found['tokens']:,} tokens is none, at most {_MAX_TOKENS:,}")
     return replace(EngineLog(name), **found)  # type: ignore[arg-type]
 
 

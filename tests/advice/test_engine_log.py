@@ -73,11 +73,23 @@ def test_what_the_log_does_not_say_cannot_be_told():
 
 @pytest.mark.parametrize(
     "lines",
-    [[], ["hello"], ["GPU KV cache size: none tokens"], ["# GPU blocks: 512"], ["KV cache size: 0 tokens"]],
+    [
+        [],
+        ["hello"],
+        ["GPU KV cache size: none tokens"],
+        ["# GPU blocks: 512"],
+        ["KV cache size: 0 tokens"],
+        [f"KV cache size: {'9' * 5000} tokens"],
+    ],
 )
 def test_a_file_that_is_no_such_log_is_one_error(lines):
     with pytest.raises(AdviceError, match="start.log: no line tells a cache of vLLM's"):
         parse(lines, "start.log")
+
+
+def test_a_cache_that_no_memory_holds_is_one_error():
+    with pytest.raises(AdviceError, match="log: a cache of 999,999,999 tokens is none, at most 268,435,456"):
+        parse(["KV cache size: 999,999,999 tokens"])
 
 
 def test_older_logs_count_blocks():
