@@ -55,6 +55,6 @@ def command(args: argparse.Namespace) -> int:
     except AdviceError as error:
         raise UsageError(str(error)) from None
     if args.html:
-        Path(args.html).write_text(advice.to_html(), encoding="utf-8")
+        Path(args.html).write_text(advice.to_html(), encoding="utf-8", errors="backslashreplace")
     print(advice.to_json() if args.json else advice)
     return 0

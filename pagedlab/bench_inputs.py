@@ -42,10 +42,11 @@ class Settings:
         if self.threads > (cores := machine.usable_cores()):
             raise ValueError(f"threads={self.threads}: this process may use {cores} cores")
         memory = machine.memory()
-        if memory and self.buffer_bytes > memory // 2:
+        needed = self.buffer_bytes + 8 * self.seqs * self.q_heads * self.head_dim
+        if memory and needed > memory // 2:
             raise ValueError(
-                f"these sizes need {_format.size(self.buffer_bytes)} for K and V, more than half of this "
-                f"machine's {_format.size(memory)}: ask for fewer or shorter sequences"
+                f"these sizes need {_format.size(needed)} for Q, K, V and the output, more than half of this "
+                f"machine's {_format.size(memory)}: ask for fewer or shorter sequences, or fewer heads"
             )
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Traceback (most recent call last):
     SystemExit: 2
     """
+    _open_what_is_closed()
     args = parser().parse_args(argv)
     try:
         code = int(args.run(args))
@@ -82,6 +84,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             _give_up_stdout()
         print(f"{args.prog}: {error}", file=sys.stderr)
         return 2
+
+
+def _open_what_is_closed() -> None:
+    """Whoever starts us without an output (`2>&-`) gets none; and a file's name may be no text at all."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (as long as we live)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _give_up_stdout() -> None:

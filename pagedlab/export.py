@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pagedlab import _format
+from pagedlab.arguments import writable
 from pagedlab.lab import LabError, shipped_lessons
 
 HELP = "one HTML file from a lesson, to be read with the network off and no kernel"
@@ -353,6 +354,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> int:
     notebook = find(args.lesson)
     target = args.output or Path(f"{notebook.stem}.html")
+    writable("--output", target)
+    if args.assets:
+        args.assets.mkdir(parents=True, exist_ok=True)
     assets = Assets(args.assets, args.assets.name) if args.assets else Assets()
     made = page(notebook, assets)
     target.write_text(made.html, encoding="utf-8")

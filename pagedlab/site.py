@@ -175,6 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> int:
     chosen = [export.find(lesson) for lesson in args.lessons]
     chosen = chosen or sorted(shipped_lessons().glob("*.ipynb"))
+    args.folder.mkdir(parents=True, exist_ok=True)  # before the claims take their minutes
     verdicts = None if args.no_claims else _verdicts(args.verdicts)
     written = make(args.folder, chosen, verdicts)
     total = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())

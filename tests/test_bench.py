@@ -130,6 +130,7 @@ def test_the_buffer_is_one_cache_whatever_the_number_of_block_sizes() -> None:
         (["--record", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
         (["--threads", "100000"], "threads=100000: this process may use"),
         (["--seqs", "100000000"], "more than half of this machine's"),
+        (["--q-heads", "800000000"], "more than half of this machine's"),
     ],
 )
 def test_sizes_that_make_no_sense_are_one_line(arguments: list[str], message: str, capsys) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,23 @@ sys.exit(cli.main(["doctor"]))
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file system that takes any bytes for a name")
+def test_a_file_name_that_is_no_text_is_shown_as_far_as_it_can_be(run_python, tmp_path: Path) -> None:
+    path = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"ev\xff.csv"))
+    Path(path).write_text("prompt,output\n10,5\n")
+    ran = run_python("-m", "pagedlab", "advise", path, "--html", str(tmp_path / "page.html"))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (
+        ran.stdout.startswith("ev\\udcff.csv: ") and "ev\\udcff.csv" in (tmp_path / "page.html").read_text()
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes what a command inherits")
+def test_a_command_works_without_any_output(child_environment: dict[str, str]) -> None:
+    command = f"{sys.executable} -m pagedlab claims --only short-blocks >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], env=child_environment).returncode == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
