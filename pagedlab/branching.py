@@ -12,25 +12,15 @@ be held against attention over the tokens themselves.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
-from pagedlab.cache import PagedKVCache
-from pagedlab.cost import QUERY_GROUP, Heads
+from pagedlab.branch_memory import HEADS, memory
 from pagedlab.errors import UnknownSequence
 from pagedlab.inputs import one_of
 from pagedlab.manager import BlockManager
-from pagedlab_kernels import contiguous_attention, paged_attention
 
 MODES = ("copy-on-write", "eager copy", "append-only")
-HEADS = Heads(8, 128)
-REPEATS = 5
-"""Times that each copy is made: a second one changes nothing, and the fastest is nearest to what it takes."""
-_WORDS = 1024
-"""Token ids that differ in their K and V."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +66,7 @@ class Branches:
         self.mode, self.makes_copies, self.work = one_of(MODES, mode, "mode"), True, Work()
         self.ids: dict[str, list[int]] = {}
         self.manager = BlockManager(num_blocks, block_size, prefix_caching=mode == "append-only")
-        self._cache = PagedKVCache(num_blocks, block_size, HEADS.kv_heads, HEADS.head_dim)
-        random = torch.Generator().manual_seed(0)
-        for pool in (self._cache.key, self._cache.value):
-            pool.normal_(generator=random)  # what other sequences left there
-        shape = _WORDS, HEADS.kv_heads, HEADS.head_dim
-        self._key, self._value = (torch.randn(shape, generator=random) for _ in "KV")
-        self._query = torch.randn(1, QUERY_GROUP * HEADS.kv_heads, HEADS.head_dim, generator=random)
+        self._memory = memory(num_blocks, block_size)
 
     @property
     def block_bytes(self) -> int:
@@ -135,16 +119,7 @@ class Branches:
     def errors(self) -> dict[str, float]:
         """For each sequence, the largest difference of attention over its block table (fp32, the fastest
         kernel here) from attention over its own tokens (fp64, the reference)."""
-        found = {}
-        for seq, ids in self.ids.items():
-            lengths = torch.tensor([len(ids)], dtype=torch.int32)
-            table = torch.tensor([self.manager.table(seq)], dtype=torch.int32)
-            answer = paged_attention(self._query, self._cache.key, self._cache.value, table, lengths)
-            words = torch.tensor(ids) % _WORDS
-            key, value = (kept[words].double().unsqueeze(0) for kept in (self._key, self._value))
-            exact = contiguous_attention(self._query.double(), key, value, lengths, backend="reference")
-            found[seq] = float((answer - exact).abs().max())
-        return found
+        return {seq: self._memory.error(ids, self.manager.table(seq)) for seq, ids in self.ids.items()}
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -159,22 +134,9 @@ class Branches:
     def _copy(self, copies: Sequence[tuple[int, int]]) -> Work:
         if not copies or not self.makes_copies:
             return Work()
-        seconds = _fastest(lambda: self._cache.copy(copies))
+        seconds = self._memory.copy(copies)
         return Work(copied=len(copies), bytes=len(copies) * self.block_bytes, seconds=seconds)
 
     def _write(self, seq: str, start: int) -> float:
         """Write K and V of the tokens from `start` on to their slots; the seconds it took."""
-        words = torch.tensor(self.ids[seq][start:]) % _WORDS
-        key, value = self._key[words], self._value[words]
-        slots = self.manager.slots(seq, start)
-        return _fastest(lambda: self._cache.write(key, value, slots))
-
-
-def _fastest(call: Callable[[], None]) -> float:
-    """Seconds of the fastest of `REPEATS` calls."""
-    times = []
-    for _ in range(REPEATS):
-        before = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - before)
-    return min(times)
+        return self._memory.write(self.ids[seq][start:], self.manager.slots(seq, start))

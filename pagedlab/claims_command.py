@@ -81,15 +81,10 @@ def run(
 
 
 def measure(claim: str, quick: bool) -> dict[str, Any]:
-    """The verdict on one claim as plain data; what this machine lacks is a reason, not a failure."""
+    """The verdict on one claim as plain data."""
     from pagedlab import claims
-    from pagedlab.claims import Outcome, Verdict
 
-    try:
-        return claims.get(claim).run(quick=quick).to_dict()
-    except (ImportError, MemoryError) as error:
-        need = f"needs what is not here: {error or type(error).__name__}; `pagedlab doctor` says more"
-        return Verdict(claim, Outcome.NOT_MEASURABLE, (need,), (), (), "none").to_dict()
+    return claims.get(claim).run(quick=quick).to_dict()
 
 
 def text(verdicts: Sequence[Verdict], note: str) -> str:

@@ -72,7 +72,8 @@ def clock_for(device: str) -> timing.Clock:
     """What times work on one thread, or on a GPU."""
     if device == "cuda":
         return timing.CudaClock()
-    return timing.HostClock() if sys.platform == "win32" else timing.CpuTimeClock()
+    coarse = sys.platform in ("win32", "emscripten")
+    return timing.HostClock() if coarse else timing.CpuTimeClock()
 
 
 class Decode(Memory):

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pagedlab import claims_command, export, site_api
+from pagedlab import claims_command, export, site_api, site_lite
 from pagedlab.arguments import UsageError
 from pagedlab.lab import shipped_lessons
 
@@ -67,15 +67,21 @@ class _Site:
         return written
 
 
-def make(folder: Path, lessons: list[Path], verdicts: Mapping[str, Any] | None) -> dict[str, int]:
+def make(
+    folder: Path, lessons: list[Path], verdicts: Mapping[str, Any] | None, lite: Path | None = None
+) -> dict[str, int]:
     """Write the site into `folder`: bytes of each page by its name.
 
     `verdicts` is what `claims_command.run` returned, here or elsewhere; without it there is no page of them.
-    Raises ExportError for a lesson that does not run, OSError where nothing can be written.
+    `lite` is where the pieces of JupyterLite lie (`site_lite`); without it no lesson can be run on the site.
+    Raises ExportError for a lesson that does not run and for a missing piece, OSError where nothing can be
+    written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if lite:
+        site_lite.build(folder, lite)
     site = _Site(export.Assets(folder / "assets"))
-    start = export.markdown(_start(lessons, bool(verdicts)))
+    start = export.markdown(_start(lessons, bool(verdicts), bool(lite)))
     site.add_text("index", "pagedlab", f'<div class="text">{start}</div>')
     for lesson in lessons:
         page = export.page(lesson, site.assets)
@@ -106,12 +112,14 @@ def _title(lesson: Path) -> str:
     return _first(lesson).splitlines()[0].removeprefix("# ")
 
 
-def _start(lessons: list[Path], claims: bool) -> str:
+def _start(lessons: list[Path], claims: bool, lite: bool) -> str:
     """The start page: each lesson by its title with the question that it answers."""
     lines = ["# pagedlab", "A textbook chapter on the limits of PagedAttention that you can run.", ""]
     for lesson in lessons:
         question = re.search(r"\*\*Question\.\*\* (.+?)(?:\n\n|$)", _first(lesson), re.DOTALL)
         lines += [f"## [{_title(lesson)}]({lesson.name})", "", question[1] if question else "", ""]
+        if lite and (address := site_lite.address(lesson)):
+            lines += [f"[Run it here, in this browser: nothing to install]({address})", ""]
     lines += ["## More", "", f"- [Glossary]({GLOSSARY}): the words of the lessons"]
     if claims:
         lines.append("- [The chapter's claims](claims.html): each with its verdict from one machine")
@@ -166,6 +174,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "lessons", nargs="*", metavar="LESSON", help="how their names begin: 01 (default: all)"
     )
+    text = (
+        "lessons to be run in the browser, from the pieces of JupyterLite in there; `make site` fetches them"
+    )
+    parser.add_argument("--lite", type=Path, metavar="PARTS", help=text)
     verdicts = parser.add_mutually_exclusive_group()
     text = "what `pagedlab claims --json` printed, here or elsewhere (default: put them to the test now)"
     verdicts.add_argument("--verdicts", type=Path, metavar="FILE", help=text)
@@ -177,7 +189,7 @@ def command(args: argparse.Namespace) -> int:
     chosen = chosen or sorted(shipped_lessons().glob("*.ipynb"))
     args.folder.mkdir(parents=True, exist_ok=True)  # before the claims take their minutes
     verdicts = None if args.no_claims else _verdicts(args.verdicts)
-    written = make(args.folder, chosen, verdicts)
+    written = make(args.folder, chosen, verdicts, args.lite)
     total = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     found: dict[str, Any] = {"folder": str(args.folder), "pages": written, "bytes": total}
     print(

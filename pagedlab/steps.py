@@ -113,7 +113,7 @@ class StepRecorder:
         """All rows so far."""
         if self._table is None:
             self._pack()
-            counts = self._column("repeats")
+            counts = self._column("repeats").astype(np.intp)  # 32 bits wide in a browser
             columns = {name: np.repeat(self._column(name), counts) for name in Row._fields[1:]}
             within = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
             stored = columns["stored"] = columns["stored"] + columns["running"] * within

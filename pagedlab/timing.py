@@ -86,7 +86,7 @@ class HostClock:
 
 class CpuTimeClock(HostClock):
     """The CPU time of this process: what other work on the machine takes is not in it. For work on one
-    thread, because the times of several would add up; on Windows too coarse to be of use."""
+    thread, because the times of several would add up; on Windows too coarse to be of use, in a browser 0."""
 
     name = "CPU time"
 

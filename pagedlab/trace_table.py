@@ -58,7 +58,7 @@ class PrefixHashes:
 
     def reordered(self, order: np.ndarray) -> PrefixHashes:
         """The same with request `order[i]` at place i."""
-        counts = np.diff(self.starts)[order]
+        counts = np.diff(self.starts)[order].astype(np.intp)
         starts = np.concatenate([[0], np.cumsum(counts)])
         at = np.repeat(self.starts[order] - starts[:-1], counts) + np.arange(starts[-1])
         return PrefixHashes(self.ids[at], starts, self.tokens_per_hash)

@@ -137,8 +137,15 @@ class Claim:
     experiment: Callable[[bool], Verdict]
 
     def run(self, quick: bool = True) -> Verdict:
-        """The verdict: in seconds when `quick`, else in minutes and on everything there is."""
-        return self.experiment(quick)
+        """The verdict: in seconds when `quick`, else in minutes and on everything there is.
+
+        What this machine lacks is a reason, not a failure: then nothing is measurable here.
+        """
+        try:
+            return self.experiment(quick)
+        except (ImportError, MemoryError) as error:
+            need = f"needs what is not here: {error or type(error).__name__}; `pagedlab doctor` says more"
+            return Verdict(self.id, Outcome.NOT_MEASURABLE, (need,), (), (), "none")
 
 
 def figures(*ids: str) -> tuple[Figure, ...]:

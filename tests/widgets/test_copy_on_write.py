@@ -6,7 +6,8 @@ import html
 
 import pytest
 
-from pagedlab.branching import HEADS, MODES, Branches
+from pagedlab.branch_memory import HEADS
+from pagedlab.branching import MODES, Branches
 from pagedlab.errors import OutOfBlocks, UnknownSequence
 from pagedlab_widgets import CopyOnWriteLab
 

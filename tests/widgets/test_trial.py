@@ -58,10 +58,10 @@ def test_a_kept_row_of_no_outcome_names_its_line(tmp_path):
 
 
 def test_what_cannot_be_measured_here_has_its_reason(tmp_path, monkeypatch):
-    def lacking(self, quick):
+    def lacking(quick):
         raise ImportError("no numba")
 
-    monkeypatch.setattr(claims.Claim, "run", lacking)
+    monkeypatch.setattr(claims, "get", lambda id: claims.Claim(id, "", lacking))
     (verdict,) = ClaimsOnTrial(tmp_path / "verdicts.jsonl").run(["indirection"])
     assert verdict.outcome is claims.Outcome.NOT_MEASURABLE and "no numba" in verdict.conditions[0]
     assert claims_command.measure("indirection", True)["outcome"] == verdict.outcome.value

@@ -18,7 +18,8 @@ from collections.abc import Callable
 import ipywidgets
 
 from pagedlab import _format, machine
-from pagedlab.branching import HEADS, MODES, REPEATS, Branches, Work
+from pagedlab.branch_memory import HEADS, REPEATS
+from pagedlab.branching import MODES, Branches, Work
 from pagedlab.errors import OutOfBlocks
 from pagedlab.models import preset
 

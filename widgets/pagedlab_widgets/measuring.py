@@ -8,6 +8,7 @@ and lets the reader end it.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pagedlab.cost import Cost
 
 OUT_OF_DATE = "out of date"
+NOT_IN_A_BROWSER = "Not measured: a browser has no kernels to time. On a machine of your own it has."
 
 
 class TablesShown(NamedTuple):
@@ -68,6 +70,9 @@ class Measuring:
 
     def soon(self) -> None:
         """Measure what is shown once the reader has stopped changing it."""
+        if sys.platform == "emscripten":  # nor has it threads
+            self.activity.end(NOT_IN_A_BROWSER)
+            return
         wish = self._next_wish("measuring")
         threading.Thread(target=self._later, args=(wish,), daemon=True).start()
 

@@ -78,7 +78,7 @@ function render({ model, el }) {
 function withGuess(guess, { here, unit, scale }, rows, kind) {
   const smaller = Math.min(1, scale / guess || 1);
   /** @param {number | null} share */
-  const shrink = (share) => share === null ? null : share * smaller;
+  const shrink = (share) => share == null ? null : share * smaller;
   const shrunk = rows.map((row) => ({
     ...row, segments: row.segments.map((part) => ({ ...part, share: part.share * smaller, low: shrink(part.low), high: shrink(part.high) })),
   }));
@@ -127,7 +127,7 @@ function fillRow(line, row, legend) {
 
 /** @param {HTMLElement} track @param {Segment[]} segments @param {Map<string, number>} place */
 function fillTrack(track, segments, place) {
-  const spreads = segments.filter((segment) => segment.low !== null && segment.high !== null);
+  const spreads = segments.filter((segment) => segment.low != null && segment.high != null);
   while (track.children.length > segments.length + spreads.length) track.lastElementChild?.remove();
   while (track.children.length < segments.length + spreads.length) track.append(h("span"));
   let left = 0, next = 0;
@@ -136,7 +136,7 @@ function fillTrack(track, segments, place) {
     bar.className = `pl-segment pl-kind-${place.get(kind) ?? 0}`;
     bar.dataset.kind = kind;
     stretch(bar, left, share);
-    if (low !== null && high !== null) {
+    if (low != null && high != null) {
       const spread = /** @type {HTMLElement} */ (track.children[next++]);
       spread.className = "pl-spread";
       delete spread.dataset.kind;

@@ -68,7 +68,7 @@ function render({ model, el }) {
   const draw = () => {
     const { x, y } = model.get("axes"), walls = model.get("walls");
     /** @param {"x" | "y"} name */
-    const wallsAt = (name) => walls.map((/** @type {any} */ wall) => wall[name]).filter((/** @type {any} */ value) => value !== null);
+    const wallsAt = (name) => walls.map((/** @type {any} */ wall) => wall[name]).filter((/** @type {any} */ value) => value != null);
     const across = scaleOf([...places, ...wallsAt("x")], x), up = scaleOf([...lines.flatMap((line) => line.y), ...wallsAt("y")], y);
     const right = Math.max(MARGIN.left + 100, width - MARGIN.right), bottom = HIGH - MARGIN.bottom;
     left = (place) => MARGIN.left + across.share(place) * (right - MARGIN.left);
@@ -162,7 +162,7 @@ function sample(line, i) {
 function drawLine(line, i, left, top) {
   const group = svg("g", { class: `pl-line-${i}` });
   const points = line.x.map((x, j) => [left(x), top(line.y[j])].map((value) => value.toFixed(1)));
-  const known = line.until === null ? points.length : line.x.filter((x) => x <= Number(line.until)).length;
+  const known = line.until == null ? points.length : line.x.filter((x) => x <= Number(line.until)).length;
   for (const [part, beyond] of /** @type {const} */ ([[points.slice(0, known), false], [points.slice(Math.max(0, known - 1)), true]])) {
     const d = part.map((point, j) => `${j ? "L" : "M"}${point.join(" ")}`).join("");
     if (line.kind !== "points" && part.length > 1) group.append(svg("path", { class: "pl-stroke", "data-beyond": beyond, d }));
@@ -175,9 +175,9 @@ function drawLine(line, i, left, top) {
 
 /** @param {any} wall @param {number} i @param {(x: number) => number} left @param {(y: number) => number} top @param {number} right @param {number} bottom */
 function drawWall({ label: text, x, y }, i, left, top, right, bottom) {
-  const d = x === null ? `M${MARGIN.left} ${top(y)}H${right}` : `M${left(x)} ${MARGIN.top}V${bottom}`;
-  const far = x !== null && left(x) > (MARGIN.left + right) / 2;
-  const place = x === null ? { x: MARGIN.left + 6, y: top(y) - 5, "text-anchor": "start" } : { x: left(x) + (far ? -6 : 6), y: MARGIN.top + 26 + 16 * i, "text-anchor": far ? "end" : "start" };
+  const d = x == null ? `M${MARGIN.left} ${top(y)}H${right}` : `M${left(x)} ${MARGIN.top}V${bottom}`;
+  const far = x != null && left(x) > (MARGIN.left + right) / 2;
+  const place = x == null ? { x: MARGIN.left + 6, y: top(y) - 5, "text-anchor": "start" } : { x: left(x) + (far ? -6 : 6), y: MARGIN.top + 26 + 16 * i, "text-anchor": far ? "end" : "start" };
   return svg("g", { class: "pl-wall" }, svg("path", { d }), label(place, text));
 }
 

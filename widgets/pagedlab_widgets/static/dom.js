@@ -21,7 +21,7 @@ export function h(tag, attributes = {}, ...children) {
  */
 export function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === false) element.removeAttribute(name);
+    if (value == null || value === false) element.removeAttribute(name);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
 }

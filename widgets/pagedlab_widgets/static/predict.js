@@ -14,7 +14,7 @@ let asked = 0;
  * @param {{model: Model}} context
  */
 function initialize({ model }) {
-  const tell = () => tellGuess(model.get("key"), model.get("guess"));
+  const tell = () => tellGuess(model.get("key"), model.get("guess") ?? null); // a browser's Python sends no null
   model.on("change:guess", tell);
   if (guessOf(model.get("key")) === null) tell();
   return () => model.off("change:guess", tell);
@@ -76,7 +76,7 @@ function render({ model, el }) {
   const names = ["question", "unit", "minimum", "maximum", "guess", "message"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, show);
   show();
-  tellGuess(model.get("key"), model.get("guess"));
+  tellGuess(model.get("key"), model.get("guess") ?? null);
   return () => {
     unwatch();
     for (const name of names) model.off(name, show);
