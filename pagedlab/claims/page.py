@@ -26,6 +26,8 @@ table { border-collapse: collapse; margin: .5rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .15rem .8rem .15rem 0; text-align: left;
   vertical-align: top; }
 td.n { text-align: right; }
+td { overflow-wrap: anywhere; }
+details { overflow-x: auto; }
 section { border-top: 2px solid var(--line); margin-top: 2rem; }
 .word, .cite { color: var(--faint); }
 """
