@@ -20,9 +20,7 @@ from pagedlab.usage import Usage, usage_of
 class Admission(Enum):
     """Whether a sequence can be allocated: now, when others have finished, or never in this pool."""
 
-    OK = "ok"
-    LATER = "later"
-    NEVER = "never"
+    OK, LATER, NEVER = "ok", "later", "never"
 
 
 class Allocation(NamedTuple):
@@ -48,32 +46,33 @@ class Held:
     ids: array[int] | None  # of the tokens in the part-filled block; None without a prefix cache
     parent: bytes  # the key of the last full block, to which the next one's is chained
     priority: int
-    one_more: Append | None  # the event of a token whose slot is there; None when nothing is recorded
+    one_more: Append  # the event of a token whose slot is there: one object, however often it happens
     gone: int = 0  # blocks that the window has left behind
-    room: int = 0  # up to so many tokens, an append needs no block, copy or release
+    room: int = 0  # up to so many tokens, an append needs no block, key, copy or release
     away: bool = False  # swapped out
 
 
 class Prompt(NamedTuple):
-    """The tokens of a new sequence, the keys of its full blocks, and which of these are cached."""
+    """The tokens of a new sequence, and what of it is cached."""
 
     num_tokens: int
-    ids: array[int] | None = None
-    parent: bytes = b""
-    keys: list[bytes] = []
-    num_hit: int = 0
-    hits: list[int] = []  # the last of the `num_hit` blocks: those that are still looked at
+    ids: array[int] | None  # those after the last full block
+    keys: list[bytes]  # of the full blocks
+    found: list[int]  # the cached blocks that begin its table, -1 for those left of the window
+    hits: list[int]  # the others of these
+    needed: int  # blocks that it will have in its table
+    taken: int  # free ones that this takes
 
 
-def released_blocks(computed: int, window: int, block_size: int) -> int:
+def released_blocks(computed: int, window: int | None, block_size: int) -> int:
     """How many leading blocks no later token looks at, once `computed` tokens are computed.
 
-    The next token looks at itself and `window - 1` tokens before it. Source: vLLM's sliding window manager.
+    The next token looks at itself and `window - 1` before it, as in vLLM; at all of them without a window.
 
     >>> [released_blocks(computed, window=4, block_size=2) for computed in (4, 5, 6, 7)]
     [0, 1, 1, 2]
     """
-    return max(0, computed - window + 1) // block_size
+    return max(0, computed - window + 1) // block_size if window else 0
 
 
 class Asking:
@@ -94,30 +93,27 @@ class Asking:
         self.num_blocks = at_least(1, num_blocks, "num_blocks")
         self.block_size = at_least(1, block_size, "block_size")
         self.window = None if window is None else at_least(1, window, "window")
-        self.prefix_caching = bool(prefix_caching)
+        self.prefix_caching, self._record = bool(prefix_caching), bool(record)
         if not 0 <= watermark < 1:
             raise ValueError(f"watermark must be a fraction from 0 to below 1, got {watermark!r}")
         policy = LeastRecentlyFreed() if eviction is None else eviction
-        methods = [hasattr(policy, name) for name in ("add", "remove", "__iter__")]
-        if isinstance(policy, type) or not all(methods):
+        if isinstance(policy, type) or not isinstance(policy, Eviction):
             raise TypeError(f"eviction must be an object with the methods of Eviction, got {policy!r}")
         if any(True for _ in policy):
             raise ValueError(f"eviction: {policy!r} holds the blocks of another manager already")
         self._kept_free = int(watermark * self.num_blocks)
-        self._pool = BlockPool(self.num_blocks, policy if prefix_caching else None)
+        self._pool = BlockPool(self.num_blocks, policy)
         # A host block keeps the key of what was moved there, for the way back; no prompt asks for it.
-        host_blocks = at_least(0, num_host_blocks, "num_host_blocks")
-        self._host = BlockPool(host_blocks, LeastRecentlyFreed() if prefix_caching else None)
+        self._host = BlockPool(at_least(0, num_host_blocks, "num_host_blocks"))
         self._held: dict[SeqId, Held] = {}
-        self._events = EventLog(self.num_blocks, self.block_size)
-        self._log = self._events.entries if record else None
+        self.events = EventLog(self.num_blocks, self.block_size)
 
     def can_allocate(self, tokens: Tokens, *, salt: str | None = None, lookahead: int = 0) -> Admission:
         """Whether `allocate` would succeed now, once others have finished, or never."""
-        needed, taken = self._needs(self._look_up(tokens, salt), lookahead)
-        if taken <= self._pool.num_free - self._kept_free:
+        prompt = self._look_up(tokens, first_parent(salt), lookahead)
+        if prompt.taken <= self._pool.num_free - self._kept_free:
             return Admission.OK
-        return Admission.NEVER if needed > self.num_blocks - self._kept_free else Admission.LATER
+        return Admission.NEVER if prompt.needed > self.num_blocks - self._kept_free else Admission.LATER
 
     def match(self, tokens: Tokens, *, salt: str | None = None) -> Match:
         """The cached prefix of `tokens`, and why it ends where it ends. Touches nothing.
@@ -130,12 +126,20 @@ class Asking:
         """
         if not self.prefix_caching:
             raise ValueError("match: this manager was made without prefix_caching=True")
-        count, ids, _, keys, num_hit, hits = self._look_up(tokens, salt)
-        index, size = self._pool.index, self.block_size
-        others = (self._hit(count, keys_of(parent, ids, size))[0] for parent in index.parents if ids)
-        end = index.why_it_ends(keys, num_hit, self._usable(count), others)
-        evicted = index.eviction_of(keys[num_hit]) if end is End.EVICTED else None
-        return Match(num_hit * size, tuple(hits), end, evicted)
+        ids, index, size = ids_of(tokens), self._pool.index, self.block_size
+        prompt, evicted = self._look_up(ids, first_parent(salt)), None
+        best, keys = len(prompt.found), prompt.keys
+        if best == len(keys):
+            end = End.SHORT
+        elif best * size == len(ids) - size and keys[best] in index.blocks:
+            end = End.RECOMPUTED
+        elif evicted := index.eviction_of(keys[best]):
+            end = End.EVICTED
+        elif any(len(self._look_up(ids, parent).found) > best for parent in index.parents):
+            end = End.OTHER_SALT
+        else:
+            end = End.DIFFERENT if best else End.NOTHING_ALIKE
+        return Match(best * size, tuple(prompt.hits), end, evicted)
 
     def table(self, seq_id: SeqId) -> tuple[int, ...]:
         """The physical block of each logical block, in token order; -1 for those left of the window."""
@@ -151,13 +155,12 @@ class Asking:
 
         It is -1 where the window has left the block behind. Raises `IndexError` past the tokens stored.
         """
-        held = self._get(seq_id, away=False)
+        held, size = self._get(seq_id, away=False), self.block_size
         stop = held.num_tokens if stop is None else stop
         if not 0 <= start <= stop <= held.num_tokens:
             raise IndexError(f"tokens {start} to {stop} of {seq_id!r}: it has stored {held.num_tokens}")
-        size, blocks = self.block_size, held.blocks
         here = min(max(start, held.gone * size), stop)
-        return [-1] * (here - start) + [blocks[i // size] * size + i % size for i in range(here, stop)]
+        return [-1] * (here - start) + [held.blocks[i // size] * size + i % size for i in range(here, stop)]
 
     def ref_count(self, block: int) -> int:
         """How many sequences hold `block`; 0 means that it is free."""
@@ -167,7 +170,7 @@ class Asking:
 
     def is_cached(self, block: int) -> bool:
         """Whether `block` has a key, by which a prompt can find it; it may be held or free."""
-        return self.ref_count(block) >= 0 and self.prefix_caching and self._pool.keys[block] is not None
+        return self.ref_count(block) >= 0 and self._pool.keys[block] is not None
 
     @property
     def num_free_blocks(self) -> int:
@@ -184,17 +187,10 @@ class Asking:
         """The sequences here, in order of arrival, those swapped out included."""
         return tuple(self._held)
 
-    @property
-    def events(self) -> EventLog:
-        """Everything that happened, in order; empty when the manager does not record."""
-        return self._events
-
     def usage(self) -> Usage:
         """Slots held, tokens stored and the difference, each physical block counted once."""
         here = ((held.blocks, held.num_tokens) for held in self._held.values() if not held.away)
         return usage_of(here, self._pool.ref_counts, self.block_size)
-
-    # ---- inside ------------------------------------------------------------------------------
 
     def _get(self, seq_id: SeqId, away: bool | None = None) -> Held:
         """What the sequence holds; it must be on the host (`away`), not on the host, or (None) anywhere."""
@@ -209,34 +205,21 @@ class Asking:
     def _blocks_for(self, tokens: int, lookahead: int = 0) -> int:
         return -(-(tokens + (lookahead and at_least(0, lookahead, "lookahead"))) // self.block_size)
 
-    def _released(self, blocks: int) -> int:
-        """How many of so many computed blocks no later token looks at."""
-        return released_blocks(blocks * self.block_size, self.window, self.block_size) if self.window else 0
-
-    def _usable(self, tokens: int) -> int:
-        """Blocks that a hit may have: one token at least is left to run."""
-        return max(0, tokens - 1) // self.block_size
-
-    def _hit(self, tokens: int, keys: list[bytes]) -> tuple[int, list[int]]:
-        return self._pool.index.longest_hit(keys[: self._usable(tokens)], self._released)
-
-    def _look_up(self, tokens: Tokens, salt: str | None) -> Prompt:
-        """What is cached of a prompt."""
-        if not (salt is None or isinstance(salt, str)):
-            raise TypeError(f"salt must be text or None, got {salt!r}")
+    def _look_up(self, tokens: Tokens, parent: bytes, lookahead: int = 0) -> Prompt:
+        """What is cached of a prompt, but for its last token: one at least is left to run."""
         if not self.prefix_caching:
-            return Prompt(count_of(tokens))
-        ids, parent = ids_of(tokens), first_parent(salt)
-        keys = keys_of(parent, ids, self.block_size)
-        return Prompt(len(ids), ids, parent, keys, *self._hit(len(ids), keys))
+            needed = self._blocks_for(count := count_of(tokens), lookahead)
+            return Prompt(count, None, [], [], [], needed, needed)
+        ids, size, window, pool = ids_of(tokens), self.block_size, self.window, self._pool
+        keys, rest = keys_of(parent, ids, size)
+        usable = keys[: max(0, len(ids) - 1) // size]
+        found = pool.index.longest_hit(usable, lambda blocks: released_blocks(blocks * size, window, size))
+        hits = [block for block in found if block >= 0]
+        needed = self._blocks_for(len(ids), lookahead)
+        revived = len([block for block in hits if not pool.ref_counts[block]])
+        return Prompt(len(ids), rest, keys, found, hits, needed, needed - len(found) + revived)
 
-    def _needs(self, prompt: Prompt, lookahead: int) -> tuple[int, int]:
-        """Blocks that a new sequence will have in its table, and how many of the free ones that takes."""
-        counts, needed = self._pool.ref_counts, self._blocks_for(prompt.num_tokens, lookahead)
-        revived = sum(1 for block in prompt.hits if not counts[block])
-        return needed, needed - prompt.num_hit + revived
-
-    def _room(self, num_blocks: int, gone: int) -> int:
-        """Tokens up to which an append needs no block and leaves none behind."""
-        room = num_blocks * self.block_size
+    def _room(self, blocks: list[int], gone: int) -> int:
+        """Tokens up to which an append to these needs no block and leaves none behind."""
+        room = len(blocks) * self.block_size
         return room if self.window is None else min(room, (gone + 1) * self.block_size + self.window - 1)

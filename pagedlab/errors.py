@@ -1,7 +1,6 @@
 """The ways a block manager says no: each has its numbers in the message, and nothing was changed.
 
-Each is also the built-in exception that a reader would expect, so that `except MemoryError` and
-`except KeyError` work.
+Each is a built-in exception too, so that `except MemoryError` and `except KeyError` work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which cached block goes first when a new one is needed.
 
-A policy holds the blocks that nobody holds but that keep a key, in the order in which they will go. To
-write one of your own, give it the three methods of `Eviction`; `LeastRecentlyFreed` shows how few lines
-that takes. Whatever order it chooses, no answer can become wrong: only hits are won or lost.
+A policy holds the blocks that nobody holds but that keep a key. One of your own has the three methods of
+`Eviction`; whatever order it chooses, no answer can become wrong: only hits are won or lost.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 DEFAULT_PRIORITY, HIGHEST_PRIORITY = 35, 100  # as TensorRT-LLM has them; the lowest is 0
 
 
+@runtime_checkable
 class Eviction(Protocol):
     """What the pool asks of a policy. Only cached blocks that nobody holds are ever in it."""
 
@@ -57,23 +57,23 @@ class ByPriority:
     """The lowest priority goes first, and within one who was let go first: TensorRT-LLM's order.
 
     >>> policy = ByPriority()
-    >>> policy.add([0], priority=80); policy.add([1], priority=35); policy.add([2], priority=35)
+    >>> policy.add([0], priority=80); policy.add([1, 2], priority=35)
     >>> list(policy)
     [1, 2, 0]
     """
 
     def __init__(self) -> None:
         self._queues: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(HIGHEST_PRIORITY + 1)]
-        self._priority: dict[int, int] = {}
+        self._queue_of: dict[int, OrderedDict[int, None]] = {}
 
     def add(self, blocks: Sequence[int], priority: int) -> None:
         for block in blocks:
-            self._priority[block] = priority
-            self._queues[priority][block] = None
+            self._queue_of[block] = queue = self._queues[priority]
+            queue[block] = None
 
     def remove(self, blocks: Iterable[int]) -> None:
         for block in blocks:
-            del self._queues[self._priority[block]][block]
+            del self._queue_of[block][block]
 
     def __iter__(self) -> Iterator[int]:
         return chain.from_iterable(self._queues)

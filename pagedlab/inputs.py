@@ -25,11 +25,9 @@ def count_of(tokens: Tokens) -> int:
 
 def ids_of(tokens: Tokens) -> array[int]:
     """The token ids, 4 bytes each. Raises `TypeError` for a count, `ValueError` for an id out of range."""
-    ids: Any = tokens
-    if type(tokens) is not tuple and type(tokens) is not list:
-        if isinstance(tokens, _NO_TOKENS):
-            raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
-        ids = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    if isinstance(tokens, _NO_TOKENS):
+        raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
+    ids: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     try:
         return array("I", ids)
     except OverflowError:

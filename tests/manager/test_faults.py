@@ -36,7 +36,7 @@ def _busy(**options: Any) -> BlockManager:
 
 def _state(m: BlockManager) -> Any:
     pool, host = m._pool, m._host
-    same = [[b] if isinstance(b, int) else list(b) for b in pool.index._blocks.values()]
+    same = [[b] if isinstance(b, int) else list(b) for b in pool.index.blocks.values()]
     return (
         m.sequences,
         {
@@ -51,7 +51,7 @@ def _state(m: BlockManager) -> Any:
             list(pool.eviction),
         ),
         (list(host.ref_counts), host.next(host.num_free), host.num_free),
-        (list(pool.index._blocks), same),
+        (list(pool.index.blocks), same),
         list(m.events),
     )
 
