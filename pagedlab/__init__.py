@@ -1,7 +1,7 @@
 """pagedlab: the limits and the cost of PagedAttention, as experiments that run on your own machine.
 
 The names below are the ones that lessons and learners use. They are looked up when first needed, so
-that `import pagedlab` takes no torch with it.
+that `import pagedlab` takes neither torch nor a plotting library with it.
 """
 
 from __future__ import annotations

@@ -135,7 +135,9 @@ def _jupyterlab() -> Check:
 
 
 def _widgets() -> Check:
-    check = _installed("widgets", ("ipywidgets", "anywidget"), "pip install ipywidgets anywidget")
+    check = _installed(
+        "widgets", ("ipywidgets", "anywidget", "plotly"), "pip install ipywidgets anywidget plotly"
+    )
     if check.status == OK:
         folders = [Path(folder) for folder in _extension_folders()]
         for extension in ("anywidget", "@jupyter-widgets/jupyterlab-manager"):

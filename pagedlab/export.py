@@ -32,6 +32,7 @@ HELP = "one HTML file from a lesson, to be read with the network off and no kern
 TIMEOUT_S = 600
 VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
+PLOT = "application/vnd.plotly.v1+json"
 # What is measured in the background belongs into the page: wait for it, as a reader would.
 _SETTLE = """
 import sys as _sys, time as _time
@@ -163,7 +164,7 @@ def document(
             for name, text in assets.inside.items()
             if name in shown.modules
         ),
-        "host": assets.script(own("host.js")),
+        "host": "\n".join(shown.plotly() + [assets.script(own("host.js"))]),
     }
     text = own("page.html")
     for name, value in parts.items():
@@ -233,6 +234,7 @@ class _Shown:
         self.modules: dict[str, str] = {}
         self._assets, self._state = assets, state
         self._wanted: dict[str, None] = {}
+        self._plots = 0
 
     def cell(self, cell: Any) -> str:
         if cell.cell_type == "markdown":
@@ -264,6 +266,14 @@ class _Shown:
             models[id] = self._model(model)
         return models
 
+    def plotly(self) -> list[str]:
+        """The script that draws plotly's figures, if there are any."""
+        if not self._plots:
+            return []
+        from plotly.offline import get_plotlyjs
+
+        return [self._assets.script(get_plotlyjs(), "text/javascript")]
+
     def _model(self, model: Mapping[str, Any]) -> dict[str, Any]:
         state = dict(model["state"])
         for key, suffix in (("_esm", ".js"), ("_css", ".css")):
@@ -286,6 +296,10 @@ class _Shown:
         if VIEW in data:
             self._wanted[data[VIEW]["model_id"]] = None
             return f'<div class="widget" data-model="{html.escape(data[VIEW]["model_id"])}"></div>'
+        if PLOT in data:
+            self._plots += 1
+            figure = html.escape(json.dumps(data[PLOT], separators=(",", ":")))
+            return f'<div class="plot" role="img" data-figure="{figure}"></div>'
         if "text/markdown" in data:
             return f'<div class="text">{markdown(data["text/markdown"])}</div>'
         if "text/html" in data:

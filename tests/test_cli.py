@@ -12,7 +12,7 @@ from pagedlab import __version__, cli, lab
 from pagedlab.arguments import UsageError
 from pagedlab.workloads import WorkloadError
 
-HEAVY = "{'torch', 'triton', 'numba', 'jupyterlab', 'IPython', 'ipywidgets'}"
+HEAVY = "{'torch', 'triton', 'numba', 'plotly', 'jupyterlab', 'IPython', 'ipywidgets'}"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_without_numba_nothing_can_be_measured_on_a_cpu(examined) -> None:
 
 
 def test_without_anything_but_the_library_it_still_answers(examined) -> None:
-    checks = examined("torch", "triton", "numba", "jupyterlab", "ipywidgets", "anywidget")
+    checks = examined("torch", "triton", "numba", "jupyterlab", "ipywidgets", "anywidget", "plotly")
     assert checks["jupyterlab"]["found"] == "jupyterlab is not installed"
     assert checks["widgets"]["remedy"].startswith("pip install ")
 

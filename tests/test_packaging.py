@@ -27,6 +27,7 @@ HEAVY = (
     "triton",
     "numba",
     "llvmlite",
+    "plotly",
     "pandas",
     "jupyterlab",
     "ipywidgets",

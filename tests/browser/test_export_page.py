@@ -125,6 +125,28 @@ def test_the_page_has_a_light_and_a_dark_side(open_page: Callable[[str], Page]) 
     assert len(colours) == 2
 
 
+def test_a_plotly_figure_is_drawn_offline_in_the_colours_of_the_page(context: Any, tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    figure = (
+        "import plotly.graph_objects as go\ngo.Figure(go.Scatter(x=[1, 2], y=[3, 4]), {'title': 'A <b>'})"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(figure)])
+    nbformat.write(notebook, tmp_path / "plot.ipynb")
+    (tmp_path / "plot.html").write_text(export.page(tmp_path / "plot.ipynb").html, encoding="utf-8")
+    page = context.new_page()
+    page.goto((tmp_path / "plot.html").as_uri())
+    page.locator("html[data-ready]").wait_for()
+    plot = page.get_by_role("img", name="A <b>")
+    colours = set()
+    for name in ("Dark", "Light"):
+        page.get_by_role("button", name=name, exact=True).click()
+        tick = plot.locator(".xtick text").first
+        expect(tick).to_be_visible()
+        colours.add(tick.evaluate("text => getComputedStyle(text).fill"))
+    assert len(colours) == 2
+    page.close()
+
+
 def test_lines_and_timelines_stand_out_where_contrast_is_asked_for(
     open_page: Callable[[str], Page],
 ) -> None:

@@ -3,9 +3,9 @@
 import pytest
 from IPython.display import Markdown
 
-from pagedlab import published
+from pagedlab import claims, published
 from pagedlab.claims import Measurement, Outcome, Verdict
-from pagedlab_widgets import BarTable, Predict, answered, beside, card
+from pagedlab_widgets import BarTable, LineChart, Predict, answered, beside, card, verdict_chart
 
 TIME = Measurement("time", 117.0, "%", "measured", 110.0, 120.0)
 
@@ -46,3 +46,15 @@ def test_a_name_that_no_measurement_has_is_refused_with_those_there_are(guess):
 def test_a_card_lists_what_was_published_row_by_row():
     lines = card(verdict()).data.splitlines()
     assert sum(line.startswith("> - ") for line in lines) == 2
+
+
+@pytest.mark.parametrize("plotly", [True, False])
+def test_the_curves_are_plotlys_where_it_is_and_the_same_where_it_is_not(plotly, monkeypatch):
+    if not plotly:
+        monkeypatch.setattr("pagedlab_widgets.verdicts.find_spec", lambda name: None)
+    verdict = claims.get("short-blocks").run()
+    shown = verdict_chart(verdict)
+    assert isinstance(shown, LineChart) is not plotly
+    lines = [trace.to_plotly_json() for trace in shown.figure.data] if plotly else shown.lines
+    drawn = [tuple(zip(line["x"], line["y"], strict=True)) for line in lines]
+    assert drawn == [line.points for line in verdict.chart.lines]

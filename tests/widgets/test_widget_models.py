@@ -51,7 +51,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_importing_the_package_imports_no_widget(run_python: RunPython) -> None:
-    heavy = "('anywidget', 'numpy')"
+    heavy = "('anywidget', 'numpy', 'plotly')"
     done = run_python("-c", f"import sys, pagedlab_widgets; print([m for m in {heavy} if m in sys.modules])")
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .explorer import FragmentationExplorer
     from .kernel_stepper import KernelStepper
     from .lane_view import LaneView, key_reads
-    from .lesson import answered, beside, card, source, verdict_chart, waste_curve
+    from .lesson import answered, beside, card, source, waste_curve
     from .museum_view import MuseumView
     from .names import AccessibleNames, named
     from .overhead import OverheadExplorer
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .trace import Counts, Trace, TraceBuilder
     from .trial import ClaimsOnTrial
     from .two_walls import TwoWalls
+    from .verdicts import verdict_chart
 
 _HOMES = {
     "advice": ("AdviceView",),
@@ -63,7 +64,7 @@ _HOMES = {
     "explorer": ("FragmentationExplorer",),
     "kernel_stepper": ("KernelStepper",),
     "lane_view": ("LaneView", "key_reads"),
-    "lesson": ("answered", "beside", "card", "source", "verdict_chart", "waste_curve"),
+    "lesson": ("answered", "beside", "card", "source", "waste_curve"),
     "museum_view": ("MuseumView",),
     "names": ("AccessibleNames", "named"),
     "overhead": ("OverheadExplorer",),
@@ -73,6 +74,7 @@ _HOMES = {
     "trace": ("Counts", "Trace", "TraceBuilder"),
     "trial": ("ClaimsOnTrial",),
     "two_walls": ("TwoWalls",),
+    "verdicts": ("verdict_chart",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

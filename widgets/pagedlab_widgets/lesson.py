@@ -16,8 +16,6 @@ from .bar_table import BarTable, Row, Segment
 from .chart import Axis, Line, LineChart
 from .predict import Predict
 
-_WIDE = 8  # from such a ratio of the largest place to the smallest on, an axis goes in powers
-
 
 def source(thing: Any) -> Markdown:
     """The library's own code of a function, class or module, as it runs here."""
@@ -76,28 +74,6 @@ def card(verdict: Verdict) -> Markdown:
     lines += [f"| {m.what} | {m.text} | *{m.word}* |" for m in verdict.measured]
     lines += ["", *(f"> - {row}" for row in verdict.published), "", f"*Device:* {verdict.device}"]
     return Markdown("\n".join(lines))
-
-
-def verdict_chart(verdict: Verdict) -> LineChart:
-    """The curves of a verdict. Raises `ValueError` for a verdict that has none.
-
-    >>> from pagedlab import claims
-    >>> chart = verdict_chart(claims.get("short-blocks").run())
-    >>> [(line["name"], line["y"][:3]) for line in chart.lines]
-    [('50 tokens', [7.0, 4.0, 2.0]), ('100 tokens', [13.0, 7.0, 4.0])]
-    """
-    chart = verdict.chart
-    if chart is None:
-        raise ValueError(f"the verdict on {verdict.claim} rests on no curve")
-    places = sorted({x for line in chart.lines for x, _ in line.points})
-    powers = 0 < places[0] * _WIDE <= places[-1]
-    word, lines = chart.lines[0].word, []
-    for line in chart.lines:
-        points = sorted(point for point in line.points if point[1] > 0 or not chart.log_y)
-        xs, ys = [x for x, _ in points], [y for _, y in points]
-        lines.append(Line(line.name, xs, ys, word=line.word if line.word != word else ""))
-    x, y = Axis(chart.x, log=powers, ticks=places if powers else ()), Axis(chart.y, log=chart.log_y)
-    return LineChart(chart.title, x, y, lines, word=word, device=verdict.device)
 
 
 def waste_curve(

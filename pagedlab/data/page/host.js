@@ -158,12 +158,25 @@ function tie(link) {
   if (link.name === "LinkModel") b.on(`change:${to}`, () => a.set(from, b.get(to)));
 }
 
+/** Draw plotly's figures in the colours of the page. */
+function plot() {
+  const plotly = /** @type {any} */ (globalThis).Plotly, style = getComputedStyle(document.body);
+  for (const element of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".plot"))) {
+    const { data: traces, layout = {} } = JSON.parse(element.dataset.figure ?? "{}"), colour = style.color;
+    const axis = { color: colour, gridcolor: style.getPropertyValue("--jp-border-color2") };
+    const themed = { ...layout, template: {}, paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { ...layout.font, color: colour }, xaxis: { ...layout.xaxis, ...axis }, yaxis: { ...layout.yaxis, ...axis } };
+    element.setAttribute("aria-label", layout.title?.text ?? [layout.yaxis?.title?.text, layout.xaxis?.title?.text].filter(Boolean).join(", by "));
+    plotly?.react(element, traces, themed, { displaylogo: false, responsive: true, displayModeBar: false });
+  }
+}
+
 /** @param {boolean} dark */
 function theme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   document.body.dataset.jpThemeLight = String(!dark);
   const button = document.getElementById("theme");
   if (button) button.textContent = dark ? "Light" : "Dark";
+  plot();
 }
 
 /** What the reader chose, on this page or on one beside it; a page from a file may not be allowed to keep it. @param {string} [chosen] */
