@@ -11,7 +11,7 @@ from pagedlab import BlockManager, moment, serving, waste, workloads
 from pagedlab.contiguous import ContiguousManager
 from pagedlab.extents import FirstFit
 from pagedlab_widgets import FragmentationExplorer, contiguous_trace, paged_trace
-from pagedlab_widgets.controls import BLOCK_SIZES, POOLS
+from pagedlab_widgets.controls import BLOCK_SIZES, POOLS, WorkloadChooser
 
 
 @pytest.fixture
@@ -124,6 +124,14 @@ def test_rows_that_are_no_requests_are_left_out_and_counted(explorer):
     said = html.unescape(explorer.chooser.message.value)
     assert said.startswith("30 requests read from mine.csv. Not all of it: 1 row(s) left out, first line 32")
     assert "line 33" in said and "line 34" in said
+
+
+def test_a_path_is_read_as_an_upload_is(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("input_length,output_length\n" + "7,5\n" * 30 + "7,0\n")
+    chooser = WorkloadChooser(file)
+    assert len(chooser.chosen) == 30
+    assert "Not all of it: 1 row(s) left out, first line 32" in html.unescape(chooser.message.value)
 
 
 def test_a_file_named_like_a_workload_of_the_package_does_not_replace_it(explorer):

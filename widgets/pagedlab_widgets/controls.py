@@ -110,6 +110,7 @@ class WorkloadChooser(ipywidgets.HBox):
         self.message = ipywidgets.HTML()
         super().__init__([self.names, self.file, self.message], layout=WRAP)
         self.names.observe(self._choose, "value")
+        self._tell_left_out(self.chosen)
 
     def _options(self) -> list[str]:
         return [*self._given, *workloads.names()]
@@ -132,9 +133,13 @@ class WorkloadChooser(ipywidgets.HBox):
         self.names.options = self._options()
         self.names.value = label
         self.names.observe(self._choose, "value")
-        left_out = f" Not all of it: {workload.skipped}." if workload.skipped else ""
-        self.say(f"{_format.count(len(workload), 'request')} read from {name}.{left_out}")
+        self.say(f"{_format.count(len(workload), 'request')} read from {name}.")
+        self._tell_left_out(workload)
         self.chosen = workload
+
+    def _tell_left_out(self, workload: Workload) -> None:
+        if workload.skipped:
+            self.say(f"Not all of it: {workload.skipped}.", more=True)
 
     def say(self, text: str, *, more: bool = False) -> None:
         """Show text that may come from a file: as text, neither markup nor mathematics; with `more` after
@@ -147,7 +152,7 @@ def _labelled(workload: str | Path | Workload) -> tuple[str, Workload]:
     """What it is called in the list, and the workload."""
     if isinstance(workload, str) and workload in workloads.names():
         return workload, workloads.named(workload)
-    loaded = workload if isinstance(workload, Workload) else workloads.load(workload)
+    loaded = workload if isinstance(workload, Workload) else workloads.load(workload, tolerant=True)
     return _label(loaded.name), loaded
 
 
