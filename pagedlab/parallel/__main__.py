@@ -36,7 +36,7 @@ def plan_of(arguments: list[str]) -> Plan:
             return Plan.from_json(text)
         args["ranks"] = int(os.environ.get("WORLD_SIZE", args["ranks"]))
         return Plan(**args, detect=not no_detect, fault=_fault(fault) if fault else None)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # a plan as JSON may hold anything
         parser.error(str(error))
 
 

@@ -22,6 +22,7 @@ FAULTS_OF_DELIVERY = ("drop", "duplicate", "reorder", "corrupt", "delay")
 FAULTS = (*FAULTS_OF_DELIVERY, "kill", "small-pool", "diverge")
 DTYPES = ("float32", "float16", "bfloat16")
 TRANSPORTS = ("gloo", "nccl")
+_MOST_NUMBERS = 1 << 28  # K of one rank that holds all heads: a GiB in float32
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,18 @@ class Plan:
     patience_s: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("ranks", "steps", "num_blocks", "block_size", "max_seqs", "head_dim", "compare_every"):
+        sizes = ("num_blocks", "block_size", "max_seqs", "q_heads", "kv_heads", "head_dim")
+        for name in ("ranks", "steps", "compare_every", *sizes):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if type(self.seed) is not int or not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed!r}")
+        if self.num_blocks * self.block_size * self.head_dim * self.q_heads > _MOST_NUMBERS:
+            raise ValueError(
+                f"num_blocks ({self.num_blocks:,}) of block_size ({self.block_size:,}) tokens of q_heads "
+                f"({self.q_heads:,}) of head_dim ({self.head_dim:,}): more than {_MOST_NUMBERS:,} numbers"
+            )
         if self.num_blocks * self.block_size < 2:
             raise ValueError("num_blocks of block_size tokens must hold 2 tokens, these hold 1")
         for name in ("late_after_s", "patience_s"):
