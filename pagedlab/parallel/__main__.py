@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 from dataclasses import fields
 
 from pagedlab.parallel.plan import DTYPES, FAULTS, METHODS, TRANSPORTS, Fault, Plan
+from pagedlab_kernels.inside.child import end_with_parent
 
 _CHOICES = {"method": METHODS, "dtype": DTYPES, "transport": TRANSPORTS}
 _NOT_FLAGS = ("fault", "detect", "verify", "show_tables")
@@ -47,27 +47,10 @@ def _fault(text: str) -> Fault:
     return Fault(kind, int(rank), int(step))
 
 
-def _end_with_launcher() -> None:
-    """Our launcher holds the other end of standard input: when it closes, no rank is left behind.
-
-    Called before anything heavy is imported: a launcher may die while its ranks start.
-    """
-    if os.environ.get("PAGEDLAB_LAUNCHED") != "1":
-        return
-
-    def wait() -> None:
-        # Not sys.stdin.read(): its lock would be held when the interpreter ends, which is fatal.
-        while os.read(0, 4_096):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def main(arguments: list[str]) -> int:
     """Be a rank where the environment names one, else start the ranks and say how the run went."""
-    if "RANK" in os.environ:
-        _end_with_launcher()
+    if os.environ.get("PAGEDLAB_LAUNCHED") == "1":  # before anything heavy: a launcher may die at any time
+        end_with_parent()
     plan = plan_of(arguments)
     if "RANK" in os.environ:
         from pagedlab.parallel.worker import run_rank

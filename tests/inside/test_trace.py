@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -194,6 +201,28 @@ def test_a_kernel_that_goes_on_for_ever_is_ended_by_what_it_writes(monkeypatch: 
     trace = traced(source=source, programs=[(0, 0, 0)], seconds=100)
     assert "more than 1 MB of answers: an endless loop?" in (trace.failure or "")
     assert trace.steps
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="Linux lists the children of a process there"
+)
+def test_an_endless_kernel_ends_with_whoever_started_it(child_environment: dict[str, str]) -> None:
+    code = (
+        "from pagedlab.kernel_cases import STEPPED, trace\n"
+        "trace(STEPPED, source='while True: print(input)')\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], env=child_environment)
+    tasks, tracing = Path(f"/proc/{parent.pid}/task"), ""
+    while not tracing and parent.poll() is None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pids = " ".join(each.read_text() for each in tasks.glob("*/children")).split()
+            commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in pids}
+            tracing = next((pid for pid, command in commands.items() if "inside.tracing" in command), "")
+    gone = os.pidfd_open(int(tracing))
+    parent.kill()
+    parent.wait()
+    assert select.select([gone], [], [], 60)[0], "it runs on"
+    os.close(gone)
 
 
 def test_what_a_kernel_did_before_it_failed_is_kept() -> None:

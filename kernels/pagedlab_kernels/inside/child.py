@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,16 +53,16 @@ def run(
         prepare(folder)
         told = {"TRITON_INTERPRET": str(int(interpret)), "TRITON_CACHE_DIR": str(folder / "cache")}
         command = [sys.executable, "-m", f"{__package__}.{program}", name]
-        nowhere = subprocess.DEVNULL
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         with open(folder / MESSAGES, "wb") as messages:
             process = subprocess.Popen(
-                command, env=environment(**told), stdin=nowhere, stdout=nowhere, stderr=messages
+                command, env=environment(**told), stdin=pipe, stdout=nowhere, stderr=messages
             )
-        try:
-            ending = _wait(process, folder, seconds)
-        finally:
-            process.kill()
-            process.wait()
+        with process:  # whose standard input is held open until it is over
+            try:
+                ending = _wait(process, folder, seconds)
+            finally:
+                process.kill()
         return read(folder / ANSWERS), ending
 
 
@@ -70,9 +71,26 @@ def serve(program: Callable[[Path], None]) -> None:
 
     Without that word nobody could tell: what is studied may end the process with any exit code.
     """
+    end_with_parent()
     folder = Path(sys.argv[1])
     program(folder)
     (folder / DONE).touch()
+
+
+def end_with_parent() -> None:
+    """Whoever started this process holds the other end of its standard input: when that closes, it ends.
+
+    So that nothing is left behind by a parent that is killed; nothing else can be read from there any more.
+    """
+    held = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+    def wait() -> None:
+        while os.read(held, 4_096):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> str | None:
