@@ -172,23 +172,19 @@ class _Shown(Decode):
 
     def rows(self, layout: str = HND) -> list[Tensor]:
         """K and V with each sequence's tokens in one row as long as the longest, head-major in memory."""
-        longest, (heads, dim) = int(self.lengths.max()), (self.sizes.kv_heads, self.sizes.head_dim)
-        size = len(self.lengths) * longest * self.sizes.token_bytes // 2
-        if size > MOST_BYTES_OF_ROWS:
+        longest, size = int(self.lengths.max()), self.block_size
+        needed = len(self.lengths) * longest * self.sizes.token_bytes // 2
+        if needed > MOST_BYTES_OF_ROWS:
             raise ValueError(
-                f"the twin's rows, all as long as the longest, would take {_format.size(size)} a side; "
+                f"the twin's rows, all as long as the longest, would take {_format.size(needed)} a side; "
                 f"at most {_format.size(MOST_BYTES_OF_ROWS)} are allowed"
             )
         found = []
         for buffer in (self.key, self.value):
-            pool, rows = (
-                self.blocks(buffer, self.block_size),
-                buffer.new_empty(len(self.lengths), heads, longest, dim),
-            )
+            pool = self.blocks(buffer, size)  # [blocks, block_size, kv_heads, head_dim]
+            rows = buffer.new_empty(len(self.lengths), pool.shape[2], longest, pool.shape[3])
             for row, blocks, length in zip(rows, self.shown.long(), self.lengths.tolist(), strict=True):
-                held = pool[
-                    blocks[: -(-length // self.block_size)]
-                ]  # [blocks, block_size, kv_heads, head_dim]
+                held = pool[blocks[: -(-length // size)]]
                 row[:, :length] = held.flatten(0, 1)[:length].transpose(0, 1)
             found.append(rows.transpose(1, 2))
         return found
