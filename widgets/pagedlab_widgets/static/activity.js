@@ -1,6 +1,6 @@
 // One line about work in the background: what, how far, and a button that ends it.
 
-import { h, keepKeys, setAttributes, setText } from "./dom.js";
+import { h, keepKeys, onChange, setAttributes, setText } from "./dom.js";
 import { wasGone, whenGone } from "./gone.js";
 
 const GONE = "The kernel that computed this has stopped: run the cell again to go on.";
@@ -24,14 +24,12 @@ function render({ model, el }) {
     bar.hidden = cancel.hidden = !works;
     setAttributes(el, { "data-state": lost && text ? "gone" : works ? "working" : "idle" });
   };
-  const changed = () => { gone = lost = false; show(); };
-  const events = ["change:text", "change:message", "change:done", "change:of"];
-  for (const event of events) model.on(event, changed);
-  const stop = whenGone(model, () => { gone = lost = true; show(); });
+  const deaf = onChange(model, ["text", "message", "done", "of"], () => { gone = lost = false; show(); });
+  const unwatch = whenGone(model, () => { gone = lost = true; show(); });
   show();
   return () => {
-    stop();
-    for (const event of events) model.off(event, changed);
+    unwatch();
+    deaf();
   };
 }
 

@@ -1,7 +1,7 @@
 // A chart that is a table: each row a bar of segments, its numbers as text, a note. A screen reader reads the table;
 // the bars are only another way to look at it. What stays the same is left alone, so a change costs next to nothing.
 
-import { guessOf, h, hearGuesses, scroller, setAttributes, setText } from "./dom.js";
+import { guessOf, h, hearGuesses, onChange, scroller, setAttributes, setText, together } from "./dom.js";
 import { STOPPED, wasGone, whenGone } from "./gone.js";
 
 /**
@@ -13,7 +13,7 @@ import { STOPPED, wasGone, whenGone } from "./gone.js";
 
 const NONE = "\u2013", SEALED = "Commit to a guess above, and the answer appears here.";
 
-/** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}, el: HTMLElement}} context */
+/** @param {{model: import("./dom.js").Model, el: HTMLElement}} context */
 function render({ model, el }) {
   const title = h("span", { class: "pl-title" }), about = h("span", { class: "pl-about" });
   const head = h("thead"), body = h("tbody");
@@ -48,32 +48,19 @@ function render({ model, el }) {
     el.dispatchEvent(new CustomEvent("pl:painted", { bubbles: true, detail: { rows: rows.length } }));
   };
   // One message may change many traits; the table is filled once, when all of them are there.
-  let due = false;
-  const soon = () => {
-    gone = false;
-    if (due) return;
-    due = true;
-    queueMicrotask(() => { due = false; show(); });
-  };
-  const names = ["title", "caption", "word", "device", "status", "legend", "rows", "heading", "bar_heading", "guess"].map((name) => `change:${name}`);
-  for (const name of names) model.on(name, soon);
-  const unwatch = whenGone(model, () => { gone = true; show(); });
-  const deaf = hearGuesses(() => { if (model.get("guess").key) show(); });
+  const traits = ["title", "caption", "word", "device", "status", "legend", "rows", "heading", "bar_heading", "guess"];
+  const stops = [
+    onChange(model, traits, together(() => { gone = false; show(); })),
+    whenGone(model, () => { gone = true; show(); }),
+    hearGuesses(() => { if (model.get("guess").key) show(); }),
+  ];
   show();
-  return () => {
-    deaf();
-    unwatch();
-    for (const name of names) model.off(name, soon);
-  };
+  return () => stops.forEach((stop) => stop());
 }
 
 /**
  * The reader's guess above the rows, on a scale that holds both.
- * @param {number} guess
- * @param {Asked} asked
- * @param {Row[]} rows
- * @param {string} kind
- * @returns {Row[]}
+ * @param {number} guess @param {Asked} asked @param {Row[]} rows @param {string} kind @returns {Row[]}
  */
 function withGuess(guess, { here, unit, scale }, rows, kind) {
   const smaller = Math.min(1, scale / guess || 1);

@@ -4,7 +4,7 @@
 // with { frame, blocks: how many were painted, cause, playing, ms: since the input, or since the change was noticed }.
 
 import { readTheme, watchTheme } from "./colours.js";
-import { Announcer, Saver, afterPaint, h, keepKeys, setAttributes, setText } from "./dom.js";
+import { Announcer, Saver, afterPaint, h, keepKeys, onChange, setAttributes, setText } from "./dom.js";
 import { FollowBar } from "./follow.js";
 import { fit } from "./grid.js";
 import { Panel } from "./panel.js";
@@ -27,10 +27,7 @@ function tapeOf(wire) {
   return tape;
 }
 
-/**
- * One colour for one name, whichever run it is in.
- * @param {import("./replay.js").Tape[]} tapes
- */
+/** One colour for one name, whichever run it is in. @param {import("./replay.js").Tape[]} tapes */
 function colourByName(tapes) {
   /** @type {Map<string, number>} */
   const colours = new Map();
@@ -45,9 +42,7 @@ function colourByName(tapes) {
  */
 const savers = new WeakMap();
 
-/** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
-
-/** @param {{model: Model, el: HTMLElement}} context */
+/** @param {{model: import("./dom.js").Model, el: HTMLElement}} context */
 function render({ model, el }) {
   /** @param {import("./timeline.js").Cause} cause */
   const listener = (cause) => moved(cause);
@@ -87,7 +82,8 @@ function render({ model, el }) {
     timeline.resize(frames, listener);
     if (!timeline.chosen) pace();
     while (panels.length < tapes.length) {
-      const panel = new Panel(timeline, { say: (text) => announcer.say(text), follow: following.follow, relayout: layout });
+      const host = { say: (/** @type {() => string} */ text) => announcer.say(text), follow: following.follow, relayout: layout };
+      const panel = new Panel(timeline, host, tapes[panels.length]);
       panel.canvas.addEventListener("pointermove", (event) => point(panel, event));
       panel.canvas.addEventListener("pointerleave", () => point(null));
       panels.push(panel);
@@ -120,7 +116,7 @@ function render({ model, el }) {
     if (inside <= 0) return;
     const theme = readTheme(el), ratio = globalThis.devicePixelRatio || 1;
     for (const panel of panels) {
-      const blocks = panel.tape?.numBlocks ?? 1, beside = panel.table.shown && inside >= BESIDE;
+      const blocks = panel.tape.numBlocks, beside = panel.table.shown && inside >= BESIDE;
       const gutter = 7 * String(blocks - 1).length + 8;
       setAttributes(panel.stage, { "data-table": panel.table.shown ? (beside ? "beside" : "below") : null });
       panel.layout(fit({ blocks, width: inside - (beside ? TABLE : 0), height: TALLEST, ratio, columns: model.get("columns"), gutter }), theme);
@@ -171,10 +167,6 @@ function render({ model, el }) {
     saver.cancel();
     timeline.seek(model.get("frame"), "model");
   };
-  /** @type {[string, () => void][]} */
-  const handlers = [["change:panels", show], ["change:word", show], ["change:speed", pace], ["change:columns", layout], ["change:frame", told], ["change:follow", follow]];
-  for (const [name, then] of handlers) model.on(name, then);
-
   // `el` is in no document yet: how wide it is and which colours hold there, its first resize tells.
   const resizing = new ResizeObserver(() => {
     if (!el.isConnected || !el.clientWidth || el.clientWidth === width) return;
@@ -182,7 +174,10 @@ function render({ model, el }) {
     layout();
   });
   resizing.observe(el);
-  const unwatch = watchTheme(() => requestAnimationFrame(layout));
+  const stops = [
+    onChange(model, ["panels", "word"], show), onChange(model, ["speed"], pace), onChange(model, ["columns"], layout),
+    onChange(model, ["frame"], told), onChange(model, ["follow"], follow), watchTheme(() => requestAnimationFrame(layout)),
+  ];
 
   if (!timeline.frames) {
     timeline.frame = model.get("frame");
@@ -193,14 +188,13 @@ function render({ model, el }) {
     if (!leave()) saver.cancel();
     announcer.stop();
     resizing.disconnect();
-    unwatch();
-    for (const [name, then] of handlers) model.off(name, then);
+    stops.forEach((stop) => stop());
   };
 }
 
-/** @param {HTMLElement} tip @param {{title: string, holder: string, detail: string} | null} about */
-function fillTip(tip, about) {
-  if (about) tip.replaceChildren(h("strong", {}, about.title), h("bdi", {}, about.holder), h("span", {}, about.detail));
+/** @param {HTMLElement} tip @param {{title: string, holder: string, detail: string}} about */
+function fillTip(tip, { title, holder, detail }) {
+  tip.replaceChildren(h("strong", {}, title), h("bdi", {}, holder), h("span", {}, detail));
 }
 
 /** What the drawing means. @param {HTMLElement} word */

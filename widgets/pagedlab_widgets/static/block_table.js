@@ -8,7 +8,6 @@ import { Sheet } from "./sheet.js";
 import { grouped, nameOf } from "./words.js";
 
 /** @typedef {import("./replay.js").Tape} Tape */
-/** @typedef {import("./replay.js").State} State */
 
 export class BlockTable {
   /** @type {number[]} */
@@ -19,9 +18,7 @@ export class BlockTable {
   #tables = null;
   #seq = -1;
 
-  /**
-   * @param {{pick: (block: number) => void, placeOf: (block: number) => {x: number, y: number} | null, chosen: () => number}} map  places on the screen
-   */
+  /** @param {{pick: (block: number) => void, placeOf: (block: number) => {x: number, y: number} | null, chosen: () => number}} map  places on the screen */
   constructor(map) {
     this.map = map;
     this.title = h("bdi", { class: "pl-label" });
@@ -50,9 +47,7 @@ export class BlockTable {
 
   /**
    * The table at a frame; which blocks are in it.
-   * @param {Tape} tape
-   * @param {State} state
-   * @param {number} frame
+   * @param {Tape} tape @param {import("./replay.js").State} state @param {number} frame
    * @returns {Uint8Array | null}  1 for each of its blocks; null while nobody is followed
    */
   update(tape, state, frame) {

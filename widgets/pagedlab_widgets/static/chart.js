@@ -1,6 +1,6 @@
 // A chart of lines: an SVG to look at, a slider that reads every line out at one place, and the data as a table.
 
-import { h, keepKeys, Saver, scroller, setAttributes, setText, svg } from "./dom.js";
+import { h, keepKeys, onChange, Saver, scroller, setAttributes, setText, svg, together } from "./dom.js";
 import { format, nearest, scaleOf } from "./scale.js";
 import { joinTimeline } from "./timeline.js";
 
@@ -127,20 +127,14 @@ function render({ model, el }) {
     if (el.clientWidth && Math.abs(el.clientWidth - 28 - width) > 1) { width = el.clientWidth - 28; draw(); }
   });
   resized.observe(el);
-  let due = false;
-  const soon = () => {
-    if (due || Saver.saving) return;
-    due = true;
-    queueMicrotask(() => { due = false; show(); });
-  };
-  const events = ["title", "caption", "word", "device", "status", "axes", "lines", "walls", "cursor"].map((name) => `change:${name}`);
-  for (const event of events) model.on(event, soon);
+  const soon = together(show), traits = ["title", "caption", "word", "device", "status", "axes", "lines", "walls", "cursor"];
+  const deaf = onChange(model, traits, () => { if (!Saver.saving) soon(); });
   show();
   return () => {
     saver.cancel();
     shared?.leave();
     resized.disconnect();
-    for (const event of events) model.off(event, soon);
+    deaf();
   };
 }
 

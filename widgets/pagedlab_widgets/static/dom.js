@@ -1,5 +1,7 @@
 // Small things that every widget needs of a page. Text goes in as text: there is no way to pass markup.
 
+/** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
+
 /**
  * An element with attributes and children. A string child becomes a text node; `null` children are left out.
  * @template {keyof HTMLElementTagNameMap} K
@@ -15,10 +17,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/**
- * @param {Element} element
- * @param {Record<string, string | number | boolean | null>} attributes
- */
+/** @param {Element} element @param {Record<string, string | number | boolean | null>} attributes */
 export function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value == null || value === false) element.removeAttribute(name);
@@ -49,10 +48,7 @@ export function svg(tag, attributes, ...children) {
   return element;
 }
 
-/**
- * A drawing of 16 by 16 for a button.
- * @param {string} path  of an SVG path
- */
+/** A drawing of 16 by 16 for a button. @param {string} path  of an SVG path */
 export const icon = (path) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", focusable: "false" },
   svg("path", { d: path, fill: "currentColor" }));
 
@@ -66,10 +62,28 @@ export function keepKeys(element) {
   element.addEventListener("keydown", (event) => event.stopPropagation());
 }
 
+/** An id that no other element of the page has. @param {string} kind */
+export const newId = (kind) => `pl-${kind}-${Math.random().toString(36).slice(2)}`;
+
 /**
- * Call `then` once what was just drawn is on the screen.
- * @param {() => void} then
+ * Call `then` whenever one of these traits changes.
+ * @param {Model} model @param {string[]} traits @param {() => void} then @returns {() => void}  stop listening
  */
+export function onChange(model, traits, then) {
+  for (const trait of traits) model.on(`change:${trait}`, then);
+  return () => { for (const trait of traits) model.off(`change:${trait}`, then); };
+}
+
+/** `then`, called once, soon, for all who ask for it together. @param {() => void} then @param {(then: () => void) => void} [soon] */
+export function together(then, soon = queueMicrotask) {
+  let due = false;
+  return () => {
+    if (!due) soon(() => { due = false; then(); });
+    due = true;
+  };
+}
+
+/** Call `then` once what was just drawn is on the screen. @param {() => void} then */
 export function afterPaint(then) {
   requestAnimationFrame(() => {
     const channel = new MessageChannel();
@@ -92,10 +106,7 @@ export function scroller(label, child) {
   return frame;
 }
 
-/** @param {string} query */
-const matches = (query) => globalThis.matchMedia?.(query).matches ?? false;
-
-export const prefersReducedMotion = () => matches("(prefers-reduced-motion: reduce)");
+export const prefersReducedMotion = () => globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 
 /**
  * A line for screen readers. What comes within 300 ms of the last is said once, as it ends: a dragged slider would
@@ -133,11 +144,7 @@ export class Saver {
   /** True while any view sets its model, so that its siblings can tell that from a change made in Python. */
   static saving = false;
 
-  /**
-   * @param {{set(name: string, value: unknown): void, save_changes(): void}} model
-   * @param {string} name
-   * @param {number} [wait]
-   */
+  /** @param {Model} model @param {string} name @param {number} [wait] */
   constructor(model, name, wait = 200) {
     this.model = model;
     this.name = name;

@@ -67,14 +67,12 @@ export class Pool {
 
   /**
    * Read one event behind its kind, and do it.
-   * @param {number} kind
-   * @param {Reader} reader
-   * @returns {number}  the sequence it is about
+   * @param {number} kind @param {Reader} reader @returns {number}  the sequence it is about
    */
   apply(kind, reader) {
     if (kind === WRITE) return this.#write(reader);
     if (kind === RESET) {
-      for (let block = 0; block < this.keyed.length; block++) if (this.keyed[block]) this.#key([block], 0);
+      this.keyed.forEach((keyed, block) => keyed && this.#key([block], 0));
       return 0;
     }
     const seq = reader.next();

@@ -1,10 +1,9 @@
 // Whom the reader follows: a key of colours where sequences are few, a field where they are many.
 
 import { MARKS } from "./colours.js";
-import { h, setAttributes, setText } from "./dom.js";
+import { h, newId, setAttributes, setText } from "./dom.js";
 
 const KEYED_UP_TO = 12, OFFERED = 500;
-let fieldsMade = 0;
 
 export class FollowBar {
   #followed = "";
@@ -14,7 +13,7 @@ export class FollowBar {
   /** @param {(name: string) => void} follow */
   constructor(follow) {
     this.follow = follow;
-    const id = `pl-names-${Date.now().toString(36)}-${fieldsMade++}`;
+    const id = newId("names");
     this.chips = h("div", { class: "pl-chips" });
     this.field = h("input", { type: "search", list: id, placeholder: "nobody", "aria-label": "Follow a sequence", autocomplete: "off" });
     this.offered = h("datalist", { id });

@@ -39,9 +39,7 @@ const LARGEST_ZOOMED = 56, LARGEST_CANVAS = 1 << 24; // CSS pixels of a cell; de
 
 /**
  * The same grid with cells `zoom` times as large, or as large as a canvas can bear.
- * @param {Grid} grid
- * @param {number} zoom
- * @returns {Grid}
+ * @param {Grid} grid @param {number} zoom @returns {Grid}
  */
 export function enlarge(grid, zoom) {
   const most = Math.min(LARGEST_ZOOMED * grid.ratio, Math.sqrt(LARGEST_CANVAS / (grid.columns * grid.rows)));
@@ -49,6 +47,7 @@ export function enlarge(grid, zoom) {
   return { ...grid, cell, gap: gapOf(cell) };
 }
 
+/** @typedef {import("./colours.js").Look} Look */
 /** @typedef {{tape: import("./replay.js").Tape, grid: Grid, theme: import("./colours.js").Theme}} Scene  what is painted, where and how */
 
 /** Paints the blocks of one state on one canvas and remembers what it painted. */
@@ -73,8 +72,7 @@ export class Painter {
 
   /**
    * Paint everything anew: another run, another size, another theme.
-   * @param {Scene} scene
-   * @param {import("./replay.js").State} state
+   * @param {Scene} scene @param {import("./replay.js").State} state
    */
   reset(scene, state) {
     this.#scene = scene;
@@ -82,12 +80,8 @@ export class Painter {
     this.#slots = state.slots.slice();
     this.#lit = this.lit?.slice() ?? new Uint8Array(state.slots.length).fill(1);
     const { grid, tape } = scene, width = grid.gutter + grid.columns * grid.cell, height = grid.rows * grid.cell;
-    if (this.canvas.width !== width || this.canvas.height !== height) {
-      this.canvas.width = width;
-      this.canvas.height = height;
-    } else {
-      this.context.clearRect(0, 0, width, height);
-    }
+    if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
+    else this.context.clearRect(0, 0, width, height);
     this.canvas.style.width = `${width / grid.ratio}px`;
     this.canvas.style.height = `${height / grid.ratio}px`;
     this.#labels(scene);
@@ -96,10 +90,7 @@ export class Painter {
 
   /**
    * Paint the blocks that changed among those that writes `first` .. `end` touched.
-   * @param {import("./replay.js").State} state
-   * @param {number} first
-   * @param {number} end
-   * @returns {number}  blocks painted
+   * @param {import("./replay.js").State} state @param {number} first @param {number} end @returns {number}  blocks painted
    */
   update(state, first, end) {
     const scene = this.#scene;
@@ -121,11 +112,7 @@ export class Painter {
     return painted;
   }
 
-  /**
-   * The block under a point of the page, or -1.
-   * @param {number} clientX
-   * @param {number} clientY
-   */
+  /** The block under a point of the page, or -1. @param {number} clientX @param {number} clientY */
   blockAt(clientX, clientY) {
     if (!this.#scene) return -1;
     const { grid, tape } = this.#scene, box = this.canvas.getBoundingClientRect();
@@ -136,10 +123,7 @@ export class Painter {
     return column >= 0 && column < grid.columns && row >= 0 && block < tape.numBlocks ? block : -1;
   }
 
-  /**
-   * Where a block is on the canvas, in CSS pixels; null before anything is painted.
-   * @param {number} block
-   */
+  /** Where a block is on the canvas, in CSS pixels; null before anything is painted. @param {number} block */
   placeOf(block) {
     if (!this.#scene) return null;
     const { cell, gap, columns, gutter, ratio } = this.#scene.grid;
@@ -150,10 +134,7 @@ export class Painter {
     };
   }
 
-  /**
-   * The first block of a row, every few rows, in the gutter.
-   * @param {Scene} scene
-   */
+  /** The first block of a row, every few rows, in the gutter. @param {Scene} scene */
   #labels({ grid: { cell, columns, rows, gutter, ratio }, theme }) {
     const { context } = this, every = Math.ceil((20 * ratio) / cell);
     context.font = `${10 * ratio}px ${getComputedStyle(this.canvas).fontFamily || "sans-serif"}`;
@@ -165,56 +146,39 @@ export class Painter {
     }
   }
 
-  /**
-   * @param {Scene} scene
-   * @param {number} block
-   */
+  /** @param {string} colour @param {number} x @param {number} y @param {number} width @param {number} height */
+  #fill(colour, x, y, width, height) {
+    this.context.fillStyle = colour;
+    this.context.fillRect(x, y, width, height);
+  }
+
+  /** @param {Scene} scene @param {number} block */
   #paint({ tape, grid, theme }, block) {
-    const { context } = this, slot = this.#slots[block], refs = refsOf(slot), size = grid.cell - grid.gap;
+    const slot = this.#slots[block], refs = refsOf(slot), size = grid.cell - grid.gap;
     const x = grid.gutter + (block % grid.columns) * grid.cell, y = Math.floor(block / grid.columns) * grid.cell;
     const look = this.#lit[block] ? theme.looks[tape.colours[this.#owners[block]] % theme.looks.length] : theme.quiet;
     if (!refs) {
-      context.fillStyle = theme.free;
-      context.fillRect(x, y, size, size);
+      this.#fill(theme.free, x, y, size, size);
       if (isKept(slot)) this.#hatch(look, x, y, size);
       return;
     }
     const rim = size >= 5 ? Math.max(1, Math.round(size / 18)) : 0, inner = size - 2 * rim;
-    if (rim) {
-      context.fillStyle = look.edge;
-      context.fillRect(x, y, size, size);
-    }
+    if (rim) this.#fill(look.edge, x, y, size, size);
     const filled = fillHeight(fillOf(slot), tape.blockSize, inner);
-    if (filled < inner) {
-      context.fillStyle = rim ? look.tint : look.pale;
-      context.fillRect(x + rim, y + rim, inner, inner - filled);
-    }
-    if (filled) {
-      context.fillStyle = look.solid;
-      context.fillRect(x + rim, y + rim + inner - filled, inner, filled);
-    }
+    if (filled < inner) this.#fill(rim ? look.tint : look.pale, x + rim, y + rim, inner, inner - filled);
+    if (filled) this.#fill(look.solid, x + rim, y + rim + inner - filled, inner, filled);
     if (look.mark && inner >= 8) this.#dots(look, x + rim, y + rim, inner);
-    if (isKeyed(slot) && inner >= 8) {
-      context.fillStyle = theme.paper;
-      context.fillRect(x + 2 * rim, y + size - 3 * rim, Math.round(inner / 2), rim);
-    }
+    if (isKeyed(slot) && inner >= 8) this.#fill(theme.paper, x + 2 * rim, y + size - 3 * rim, Math.round(inner / 2), rim);
     if (refs > 1) this.#corner(theme, x, y, size, size >= 15 * grid.ratio ? refs : 0);
   }
 
   /**
    * Free, but still cached: lines in the colour of the sequence that left it; half the block where it is small.
-   * @param {import("./colours.js").Look} look
-   * @param {number} x
-   * @param {number} y
-   * @param {number} size
+   * @param {Look} look @param {number} x @param {number} y @param {number} size
    */
   #hatch(look, x, y, size) {
     const { context } = this;
-    if (size < 7) {
-      context.fillStyle = look.pale;
-      context.fillRect(x, y + (size >> 1), size, size - (size >> 1));
-      return;
-    }
+    if (size < 7) return this.#fill(look.pale, x, y + (size >> 1), size, size - (size >> 1));
     context.strokeStyle = look.edge;
     context.lineWidth = Math.max(1, size / 14);
     context.beginPath();
@@ -231,24 +195,17 @@ export class Painter {
 
   /**
    * One, two or three dots tell the sequences of one hue apart.
-   * @param {import("./colours.js").Look} look
-   * @param {number} x
-   * @param {number} y
-   * @param {number} inner
+   * @param {Look} look @param {number} x @param {number} y @param {number} inner
    */
   #dots(look, x, y, inner) {
     const dot = Math.max(2, Math.round(inner / 7)), step = Math.max(dot + 1, Math.round(inner / 4));
     const left = x + Math.round((inner - dot - (look.mark - 1) * step) / 2), top = y + Math.round((inner - dot) / 2);
-    this.context.fillStyle = look.dot;
-    for (let k = 0; k < look.mark; k++) this.context.fillRect(left + k * step, top, dot, dot);
+    for (let k = 0; k < look.mark; k++) this.#fill(look.dot, left + k * step, top, dot, dot);
   }
 
   /**
    * A block that several sequences share has a dark corner, rimmed so that it stands out on any colour.
-   * @param {import("./colours.js").Theme} theme
-   * @param {number} x
-   * @param {number} y
-   * @param {number} size
+   * @param {import("./colours.js").Theme} theme @param {number} x @param {number} y @param {number} size
    * @param {number} refs  written into the corner; 0 where there is no room
    */
   #corner(theme, x, y, size, refs) {

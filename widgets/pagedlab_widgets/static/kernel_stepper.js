@@ -1,14 +1,14 @@
 // The kernel stepper: sides on one timeline, the kernel's text with the line each side is at, and what the reader
 // may change: the block table, the text. A change is carried out by Python; all the rest happens in the page.
 
-import { Announcer, Saver, h, keepKeys, setAttributes, setText } from "./dom.js";
+import { Announcer, Saver, h, keepKeys, onChange, setAttributes, setText } from "./dom.js";
 import { wasGone, whenGone } from "./gone.js";
 import { SideView, mergeTree } from "./stepper_side.js";
 import { controlBar, joinTimeline } from "./timeline.js";
 
 const SPEED = 2; // steps a second: a line is to be read
 
-/** @param {{model: import("./block_map.js").Model, el: HTMLElement}} context */
+/** @param {{model: import("./dom.js").Model, el: HTMLElement}} context */
 function render({ model, el }) {
   const { timeline, leave } = joinTimeline(model.get("timeline"), moved);
   const announcer = new Announcer(), saver = new Saver(model, "step"), bar = controlBar(timeline);
@@ -141,18 +141,18 @@ function render({ model, el }) {
   });
 
   const onStep = () => { if (!Saver.saving) timeline.seek(model.get("step"), "model"); };
-  const heard = /** @type {[string, () => void][]} */ ([["change:sides", load], ["change:status", told], ["change:trouble", told], ["change:table", told], ["change:step", onStep]]);
-  for (const [name, then] of heard) model.on(name, then);
   load();
   timeline.seek(model.get("step"), "model");
   draw();
-  const stop = whenGone(model, () => { gone = true; told(); });
+  const stops = [
+    onChange(model, ["sides"], load), onChange(model, ["status", "trouble", "table"], told), onChange(model, ["step"], onStep),
+    whenGone(model, () => { gone = true; told(); }),
+  ];
   const seen = new ResizeObserver(reveal); // while `render` runs, nothing has a size
   seen.observe(code);
   return () => {
     seen.disconnect();
-    stop();
-    for (const [name, then] of heard) model.off(name, then);
+    stops.forEach((stop) => stop());
     announcer.stop();
     saver.cancel();
     leave();

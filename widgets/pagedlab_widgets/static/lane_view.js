@@ -1,13 +1,11 @@
 // Requests of one kernel or several, to compare: choose a case, then a request of it.
 
-import { h, keepKeys, setAttributes, setText } from "./dom.js";
+import { h, keepKeys, newId, onChange, setAttributes, setText } from "./dom.js";
 import { Lanes } from "./lanes.js";
 
-let made = 0;
-
-/** @param {{model: import("./block_map.js").Model, el: HTMLElement}} context */
+/** @param {{model: import("./dom.js").Model, el: HTMLElement}} context */
 function render({ model, el }) {
-  const id = `pl-lanes-${Date.now().toString(36)}-${made++}`, lanes = new Lanes();
+  const id = newId("lanes"), lanes = new Lanes();
   const choice = h("select", { id }), label = h("label", { for: id }, "Load"), word = h("span", { class: "pl-word" });
   const total = h("p", { class: "pl-total" });
   el.classList.add("pl-widget", "pl-lane-view");
@@ -31,10 +29,8 @@ function render({ model, el }) {
     model.save_changes();
     show();
   });
-  const names = ["change:cases", "change:chosen", "change:word"];
-  for (const name of names) model.on(name, show);
   show();
-  return () => { for (const name of names) model.off(name, show); };
+  return onChange(model, ["cases", "chosen", "word"], show);
 }
 
 export default { render };

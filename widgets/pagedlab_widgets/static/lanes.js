@@ -9,11 +9,7 @@ const HUES = 6, MOST_LINES = 32;
 
 /** @typedef {(number | null)[]} Request  the byte that each lane starts at; null: it is idle */
 
-/**
- * The sectors that a lane reads.
- * @param {number | null} byte
- * @param {number} width  bytes a lane
- */
+/** The sectors that a lane reads. @param {number | null} byte @param {number} width  bytes a lane */
 export function sectorsOf(byte, width) {
   if (byte === null) return [];
   const first = Math.floor(byte / SECTOR), last = Math.floor((byte + width - 1) / SECTOR);

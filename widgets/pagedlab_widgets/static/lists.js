@@ -20,11 +20,11 @@ export class EventList {
   #listed = new Uint32Array(0);
   #seq = -1;
   #frame = 0;
-  /** @type {Tape | null} */
-  #tape = null;
+  #tape;
 
-  /** @param {(frame: number, since: number) => void} go */
-  constructor(go) {
+  /** @param {Tape} tape @param {(frame: number, since: number) => void} go */
+  constructor(tape, go) {
+    this.#tape = tape;
     this.kind = h("select", { "aria-label": "Kind of event" });
     this.sheet = new Sheet("Events", ["step", "event", "what"], "5em 9em 1fr", (i) => go(this.#frameOf(this.#listed[i]), performance.now()));
     this.none = h("p", { class: "pl-none" }, "No such event in this run.");
@@ -62,7 +62,6 @@ export class EventList {
 
   #list() {
     const tape = this.#tape;
-    if (!tape) return;
     setText(this.summary, this.#seq < 0 ? "Events" : `Events of ${nameOf(tape, this.#seq)}`);
     if (!this.element.open) return;
     const kind = this.kind.value;
@@ -74,7 +73,6 @@ export class EventList {
 
   #show() {
     const tape = this.#tape;
-    if (!tape) return;
     const past = countUpTo(this.#listed, eventsOf(tape, Math.min(this.#frame, tape.frames - 1))[1] - 1);
     this.sheet.show(this.#listed.length, (i) => {
       const event = this.#listed[i];
@@ -84,7 +82,7 @@ export class EventList {
 
   /** @param {number} event */
   #frameOf(event) {
-    return this.#tape ? countUpTo(this.#tape.eventOffsets, event) - 1 : 0;
+    return countUpTo(this.#tape.eventOffsets, event) - 1;
   }
 }
 

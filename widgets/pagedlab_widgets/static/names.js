@@ -1,19 +1,14 @@
 // Names for the controls of ipywidgets, in every view of them that is or will be in the page.
 
-import { setAttributes } from "./dom.js";
+import { onChange, setAttributes, together } from "./dom.js";
 
-/** @param {{model: {get(name: string): any, on(name: string, then: () => void): void, off(name: string, then: () => void): void}}} context */
+/** @param {{model: import("./dom.js").Model}} context */
 function initialize({ model }) {
   const watched = new WeakSet();
   // A slider writes its own value text whenever it moves; ours is put back in its place.
   const inside = new MutationObserver(() => nameAll());
   // A control is in the page before it has its mark: watch for both, and look once for all that changed together.
-  let due = false;
-  const page = new MutationObserver(() => {
-    if (due) return;
-    due = true;
-    requestAnimationFrame(() => { due = false; nameAll(); });
-  });
+  const page = new MutationObserver(together(() => nameAll(), requestAnimationFrame));
 
   const nameAll = () => {
     for (const [mark, name] of Object.entries(model.get("names"))) {
@@ -25,20 +20,17 @@ function initialize({ model }) {
       }
     }
   };
-  model.on("change:names", nameAll);
+  const deaf = onChange(model, ["names"], nameAll);
   page.observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   nameAll();
   return () => {
     page.disconnect();
     inside.disconnect();
-    model.off("change:names", nameAll);
+    deaf();
   };
 }
 
-/**
- * @param {Element} root  of one view of an ipywidgets control
- * @param {string} name
- */
+/** @param {Element} root  of one view of an ipywidgets control @param {string} name */
 function nameControls(root, name) {
   put(root, { "data-lm-suppress-shortcuts": "true" });
   const handles = root.querySelectorAll('[role="slider"]'), readout = root.querySelector(".widget-readout");

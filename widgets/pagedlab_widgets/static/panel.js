@@ -1,8 +1,8 @@
 // One run: its name, what just happened, its blocks on a canvas, what they add up to, and the block that the reader looks at.
 
-import { drawMoves, fly, layer } from "./arrows.js";
+import { drawMoves, fly, layer, putAt } from "./arrows.js";
 import { BlockTable } from "./block_table.js";
-import { h, icon, prefersReducedMotion, setAttributes, setText } from "./dom.js";
+import { h, icon, newId, prefersReducedMotion, setAttributes, setText } from "./dom.js";
 import { SWAPPED } from "./events.js";
 import { Painter, enlarge } from "./grid.js";
 import { History } from "./history.js";
@@ -14,21 +14,19 @@ const HINT = "Point at a block, or use the arrow keys.";
 const ZOOMS = [1, 2, 4, 8];
 const SLOW = 15, FLIGHT = 650; // steps a second up to which single moves are shown; ms of a copy on its way
 const MOST_MOVES = 64, MOST_AWAY = 6;
-let panelsMade = 0;
 
-/**
- * What a panel asks of the widget it is in.
- * @typedef {{say: (text: () => string) => void, follow: (name: string) => void, relayout: () => void}} Host
- */
+/** @typedef {{say: (text: () => string) => void, follow: (name: string) => void, relayout: () => void}} Host  what a panel asks of its widget */
 
 export class Panel {
-  /** @param {import("./timeline.js").Timeline} timeline @param {Host} host */
-  constructor(timeline, host) {
+  /** @param {import("./timeline.js").Timeline} timeline @param {Host} host @param {import("./replay.js").Tape} tape */
+  constructor(timeline, host, tape) {
     this.timeline = timeline;
     this.host = host;
+    this.tape = tape;
+    this.state = startOf(tape);
     this.selected = -1;
     this.zoom = 1;
-    const id = `pl-panel-${Date.now().toString(36)}-${panelsMade++}`;
+    const id = newId("panel");
     this.title = h("bdi", { class: "pl-label", id: `${id}-label` });
     this.size = h("span", { class: "pl-size" });
     this.kind = h("b");
@@ -50,7 +48,7 @@ export class Panel {
     this.away = h("p", { class: "pl-away", hidden: true });
     this.block = h("span", { class: "pl-block", id: `${id}-block` });
     this.followHolder = h("button", { type: "button", class: "pl-follow", hidden: true });
-    this.events = new EventList((frame, since) => timeline.seek(frame, "input", since));
+    this.events = new EventList(tape, (frame, since) => timeline.seek(frame, "input", since));
     this.blocks = new BlockList((block) => this.select(block));
     this.element = h("div", { class: "pl-panel", role: "group", "aria-labelledby": `${id}-label` },
       h("div", { class: "pl-top" }, h("div", { class: "pl-head" }, this.title, this.size), this.out, this.in),
@@ -104,7 +102,6 @@ export class Panel {
 
   /** Follow the sequence of that name, if it is in this run; "" follows nobody. @param {string} name */
   track(name) {
-    if (!this.tape || !this.state) return;
     const seq = name === "" ? -1 : this.tape.names.indexOf(name);
     this.table.follow(this.tape, seq);
     this.events.follow(seq);
@@ -115,7 +112,6 @@ export class Panel {
 
   /** @param {import("./grid.js").Grid} grid @param {import("./colours.js").Theme} theme */
   layout(grid, theme) {
-    if (!this.tape || !this.state) return;
     const { view } = this, across = view.scrollWidth, down = view.scrollHeight;
     const middle = [(view.scrollLeft + view.clientWidth / 2) / across, (view.scrollTop + view.clientHeight / 2) / down];
     const larger = enlarge(grid, this.zoom);
@@ -125,7 +121,7 @@ export class Panel {
     setAttributes(view, { "data-zoomed": larger.cell > grid.cell });
     setAttributes(this.out, { "aria-disabled": String(this.zoom === ZOOMS[0]) });
     setAttributes(this.in, { "aria-disabled": String(this.zoom === ZOOMS[ZOOMS.length - 1] || enlarge(grid, 2 * this.zoom).cell === larger.cell) });
-    for (const [name, value] of [["width", this.canvas.style.width], ["height", this.canvas.style.height]]) this.marks.element.style.setProperty(name, value);
+    Object.assign(this.marks.element.style, { width: this.canvas.style.width, height: this.canvas.style.height });
     view.scrollTo(middle[0] * view.scrollWidth - view.clientWidth / 2, middle[1] * view.scrollHeight - view.clientHeight / 2);
     this.#placeCursor();
     this.#mark(false);
@@ -134,7 +130,6 @@ export class Panel {
 
   /** Follow the timeline. @returns {number} blocks painted */
   follow() {
-    if (!this.tape || !this.state) return 0;
     const before = this.state.at, [first, end] = seek(this.tape, this.state, this.timeline.frame);
     if (before === this.state.at) return 0;
     this.painter.lit = this.table.update(this.tape, this.state, this.timeline.frame);
@@ -146,7 +141,6 @@ export class Panel {
 
   /** @param {number} block */
   select(block) {
-    if (!this.tape) return;
     this.selected = Math.max(0, Math.min(this.tape.numBlocks - 1, block));
     this.#placeCursor();
     this.cursor.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -157,23 +151,17 @@ export class Panel {
 
   /** The run at this frame, in a sentence. */
   sentence() {
-    if (!this.tape) return "";
     const { used, waste, shared } = countsAt(this.tape, this.timeline.frame);
     const also = shared ? `, ${grouped(shared)} shared` : "", now = this.now.textContent?.trim();
     return `${this.tape.label}: ${now ? `${now}. ` : ""}${grouped(used)} of ${grouped(this.tape.numBlocks)} blocks in use${also}, ${percent(waste)} of the slots held are empty.`;
   }
 
-  /**
-   * What is known of a block, for the tooltip and the line under the map.
-   * @param {number} block
-   */
+  /** What is known of a block, for the tooltip and the line under the map. @param {number} block */
   describe(block) {
-    if (!this.tape || !this.state) return null;
     return describeBlock(this.tape, this.state, block);
   }
 
   #tell() {
-    if (!this.tape) return;
     const { tape } = this, { frame } = this.timeline, { used, stored, held, shared, kept, waste } = countsAt(tape, frame);
     const [what, how] = tellFrame(tape, frame);
     this.kind.hidden = !what;
@@ -191,11 +179,11 @@ export class Panel {
   }
 
   #tellAway() {
-    if (!this.tape?.statuses.seqs.length) return setAttributes(this.away, { hidden: true });
+    if (!this.tape.statuses.seqs.length) return setAttributes(this.away, { hidden: true });
     const away = [...awayAt(this.tape, this.timeline.frame)];
     this.away.hidden = false;
     setText(this.away, ["on the host", "to compute again"].map((what, i) => {
-      const names = away.filter(([, where]) => (where === SWAPPED) === !i).map(([seq]) => nameOf(/** @type {any} */ (this.tape), seq));
+      const names = away.filter(([, where]) => (where === SWAPPED) === !i).map(([seq]) => nameOf(this.tape, seq));
       const more = names.length > MOST_AWAY ? ` and ${grouped(names.length - MOST_AWAY)} more` : "";
       return names.length ? `${what}: ${names.slice(0, MOST_AWAY).join(", ")}${more}` : "";
     }).filter(Boolean).join("; "));
@@ -212,7 +200,7 @@ export class Panel {
 
   /** The name of whoever holds the chosen block. */
   #holder() {
-    if (!this.tape || !this.state || this.selected < 0 || !refsOf(this.state.slots[this.selected])) return null;
+    if (this.selected < 0 || !refsOf(this.state.slots[this.selected])) return null;
     return this.tape.names[this.state.owners[this.selected]] ?? null;
   }
 
@@ -223,7 +211,6 @@ export class Panel {
 
   /** Show what this step did to single blocks. @param {boolean} onward  it was reached by going on by one */
   #mark(onward) {
-    if (!this.tape) return;
     const { playing, speed, frame } = this.timeline;
     const { copies, evicted } = playing && speed > SLOW ? { copies: [], evicted: [] } : movesOf(this.tape, frame);
     const shown = copies.length + evicted.length > MOST_MOVES ? { copies: [], evicted: [] } : { copies, evicted };
@@ -247,8 +234,7 @@ export class Panel {
     const place = this.selected < 0 ? null : this.painter.placeOf(this.selected);
     this.cursor.hidden = !place;
     if (!place) return;
-    const { left, top, size } = place;
-    Object.assign(this.cursor.style, { left: `${left}px`, top: `${top}px`, width: `${size}px`, height: `${size}px` });
+    putAt(this.cursor, place);
   }
 
   /** @param {number} by  places in `ZOOMS`; 0: none at all */
@@ -261,7 +247,7 @@ export class Panel {
 
   /** @param {KeyboardEvent} event */
   #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || !this.tape) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const columns = this.painter.columns, last = this.tape.numBlocks - 1;
     /** @param {number} by */
     const move = (by) => () => this.select(this.selected < 0 ? 0 : this.selected + by);

@@ -1,12 +1,11 @@
 // A question, a number, a button: the reader commits to a guess before the answer is shown.
 
-import { guessOf, h, keepKeys, setAttributes, setText, tellGuess } from "./dom.js";
+import { guessOf, h, keepKeys, newId, onChange, setAttributes, setText, tellGuess } from "./dom.js";
 import { wasGone, whenGone } from "./gone.js";
 
 const ALONE = "Kept in this page only: there is no kernel that would write it down.";
-let asked = 0;
 
-/** @typedef {{get(name: string): any, set(name: string, value: unknown): void, save_changes(): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model */
+/** @typedef {import("./dom.js").Model} Model */
 
 /**
  * The answer further down hears of the guess whether or not the question is in sight. A cell that was run again has left
@@ -15,14 +14,13 @@ let asked = 0;
  */
 function initialize({ model }) {
   const tell = () => tellGuess(model.get("key"), model.get("guess") ?? null); // a browser's Python sends no null
-  model.on("change:guess", tell);
   if (guessOf(model.get("key")) === null) tell();
-  return () => model.off("change:guess", tell);
+  return onChange(model, ["guess"], tell);
 }
 
 /** @param {{model: Model, el: HTMLElement}} context */
 function render({ model, el }) {
-  const id = `pl-predict-${Date.now().toString(36)}-${asked++}`;
+  const id = newId("predict");
   const question = h("label", { class: "pl-question", for: id });
   const input = h("input", { type: "number", step: "any", id, "aria-describedby": `${id}-range`, autocomplete: "off" });
   const unit = h("span", { class: "pl-unit" }), range = h("span", { class: "pl-range", id: `${id}-range` });
@@ -73,13 +71,12 @@ function render({ model, el }) {
     input.select();
   });
 
-  const names = ["question", "unit", "minimum", "maximum", "guess", "message"].map((name) => `change:${name}`);
-  for (const name of names) model.on(name, show);
+  const deaf = onChange(model, ["question", "unit", "minimum", "maximum", "guess", "message"], show);
   show();
   tellGuess(model.get("key"), model.get("guess") ?? null);
   return () => {
     unwatch();
-    for (const name of names) model.off(name, show);
+    deaf();
   };
 }
 

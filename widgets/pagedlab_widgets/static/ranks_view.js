@@ -1,6 +1,6 @@
 // Ranks at work: who holds which heads, what each was told, and where their tables part.
 
-import { Announcer, h, keepKeys, setAttributes, setText, svg } from "./dom.js";
+import { Announcer, h, keepKeys, newId, onChange, setAttributes, setText, svg } from "./dom.js";
 import { STOPPED, wasGone, whenGone } from "./gone.js";
 import { controlBar, joinTimeline } from "./timeline.js";
 import { grouped } from "./words.js";
@@ -11,19 +11,16 @@ const WIDE = 560, HIGH = 56; // of the two curves, in drawing units
  * @typedef {{tables: Record<string, number[]>, tokens: Record<string, number>, digest: string, waited_us: number}} RankStep
  * @typedef {{step: number, bytes: number, error: number | null, ranks: Record<string, RankStep>}} Frame
  * @typedef {{rank: number, kv_heads: [number, number], copies: number, pool: number}} Shard
- * @typedef {{get(name: string): any, set(name: string, value: unknown): void, on(name: string, then: () => void): void, off(name: string, then: () => void): void}} Model
  */
 
-let drawn = 0;
-
-/** @param {{model: Model, el: HTMLElement}} context */
+/** @param {{model: import("./dom.js").Model, el: HTMLElement}} context */
 function render({ model, el }) {
   const status = h("p", { class: "pl-ranks-status", role: "status" });
   const cards = h("div", { class: "pl-ranks", role: "list", "aria-label": "Ranks" });
   const bytes = curve("bytes of a message (computed)"), error = curve("difference to one process, logarithmic (measured)");
   const summary = h("p", { class: "pl-ranks-summary" });
   const announcer = new Announcer();
-  const { timeline, leave } = joinTimeline(`ranks-${Date.now()}-${drawn++}`, (cause) => {
+  const { timeline, leave } = joinTimeline(newId("ranks"), (cause) => {
     paint();
     if (cause !== "play") announcer.say(inWords);
   });
@@ -61,14 +58,12 @@ function render({ model, el }) {
     paint();
   }
 
-  const names = ["frames", "shards", "busy", "status", "summary", "culprit", "frame"].map((name) => `change:${name}`);
-  const changed = () => { gone = false; show(); };
-  for (const name of names) model.on(name, changed);
+  const deaf = onChange(model, ["frames", "shards", "busy", "status", "summary", "culprit", "frame"], () => { gone = false; show(); });
   const unwatch = whenGone(model, () => { gone = true; show(); });
   show();
   return () => {
     unwatch();
-    for (const name of names) model.off(name, changed);
+    deaf();
     announcer.stop();
     timeline.pause();
     leave();
@@ -78,18 +73,12 @@ function render({ model, el }) {
 /** @param {Frame} frame */
 const told = (frame) => (frame.bytes ? `Each rank was told ${grouped(frame.bytes)} bytes.` : "No message.");
 
-/**
- * The ranks whose tables are not those of rank 0.
- * @param {Frame} frame
- */
+/** The ranks whose tables are not those of rank 0. @param {Frame} frame */
 export const parted = (frame) => Object.keys(frame.ranks).filter((rank) => frame.ranks["0"] && frame.ranks[rank].digest !== frame.ranks["0"].digest);
 
 /**
  * One rank: its heads, and the table as it has it, with what differs from rank 0 marked.
- * @param {Shard} shard
- * @param {Frame | undefined} frame
- * @param {number} heads  KV heads of the model
- * @param {boolean} broken
+ * @param {Shard} shard @param {Frame | undefined} frame @param {number} heads  KV heads of the model @param {boolean} broken
  */
 function card(shard, frame, heads, broken) {
   const mine = frame?.ranks[shard.rank], truth = frame?.ranks["0"];
@@ -108,21 +97,14 @@ function card(shard, frame, heads, broken) {
     h("ul", { "aria-label": `Block table of rank ${shard.rank}` }, ...rows));
 }
 
-/**
- * A curve over the steps with a mark at the current one; its numbers are in its label.
- * @param {string} title
- */
+/** A curve over the steps with a mark at the current one; its numbers are in its label. @param {string} title */
 function curve(title) {
   const line = svg("polyline", { fill: "none", stroke: "currentColor", "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" });
   const mark = svg("line", { y1: 0, y2: HIGH, stroke: "var(--pl-accent)", "stroke-width": 2, "vector-effect": "non-scaling-stroke" });
   const drawing = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img" }, line, mark);
   const value = h("output", {});
   const element = h("figure", { class: "pl-curve" }, h("figcaption", {}, title, ": ", value), drawing);
-  /**
-   * @param {(number | null)[]} values
-   * @param {number} at
-   * @param {(value: number) => string} text
-   */
+  /** @param {(number | null)[]} values @param {number} at @param {(value: number) => string} text */
   function draw(values, at, text) {
     const known = /** @type {number[]} */ (values.filter((v) => v !== null));
     element.hidden = !known.length;

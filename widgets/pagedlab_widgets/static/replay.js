@@ -58,58 +58,51 @@ export const refsOf = (slot) => (slot >>> 16) & 0x7fff;
 /** Whether a prompt could find the block. @param {number} slot */
 export const isKeyed = (slot) => slot > 0x7fffffff;
 
-/** Numbers of one type, as many as come. @template {Uint8Array | Uint16Array | Uint32Array | Int32Array} T */
-class Column {
-  /** @param {new (length: number) => T} Type */
-  constructor(Type) {
-    this.Type = Type;
-    this.room = new Type(256);
+/** As many rows of numbers as come, by column. @template {Record<string, new (length: number) => any>} T */
+class Rows {
+  /** @param {T} types  of array, by the name of the column */
+  constructor(types) {
+    this.types = Object.entries(types);
+    this.columns = this.types.map(([, Type]) => new Type(256));
     this.length = 0;
   }
 
-  /** @param {number} value */
-  push(value) {
-    if (this.length === this.room.length) {
-      const small = this.room;
-      this.room = new this.Type(2 * this.length);
-      this.room.set(small);
-    }
-    this.room[this.length++] = value;
+  /** @param {number[]} row */
+  push(...row) {
+    const at = this.length++;
+    if (at === this.columns[0].length) this.#grow();
+    for (let i = 0; i < row.length; i++) this.columns[i][at] = row[i];
+  }
+
+  #grow() {
+    this.columns = this.types.map(([, Type], i) => {
+      const large = new Type(2 * this.columns[i].length);
+      large.set(this.columns[i]);
+      return large;
+    });
+  }
+
+  /** @returns {{[name in keyof T]: InstanceType<T[name]>}} */
+  byName() {
+    return /** @type {any} */ (Object.fromEntries(this.types.map(([name], i) => [name, this.columns[i].subarray(0, this.length)])));
   }
 }
 
-const byte = () => new Column(Uint8Array), short = () => new Column(Uint16Array), word = () => new Column(Uint32Array);
-
-/**
- * @template {Record<string, Column<any>>} C
- * @param {C} columns
- * @returns {{[name in keyof C]: C[name]["room"]}}
- */
-const filled = (columns) => /** @type {any} */ (Object.fromEntries(
-  Object.entries(columns).map(([name, { room, length }]) => [name, room.subarray(0, length)]),
-));
-
-/**
- * @param {WireTrace} wire
- * @returns {Tape}
- */
+/** @param {WireTrace} wire @returns {Tape} */
 export function decode(wire) {
   const { frames, num_blocks: numBlocks, block_size: blockSize, label, names } = wire;
-  const changes = { blocks: short(), owners: short(), slots: word(), ownersBefore: short(), slotsBefore: word() };
-  const events = { kinds: byte(), seqs: short(), places: word() };
-  const tables = { frames: word(), seqs: short(), entries: short(), blocks: new Column(Int32Array) };
-  const statuses = { frames: word(), seqs: short(), states: byte() };
-  const perFrame = { offsets: word(), eventOffsets: word(), used: word(), stored: word(), shared: word(), kept: word() };
+  const [byte, short, word] = [Uint8Array, Uint16Array, Uint32Array];
+  const changes = new Rows({ blocks: short, owners: short, slots: word, ownersBefore: short, slotsBefore: word });
+  const events = new Rows({ kinds: byte, seqs: short, places: word });
+  const tables = new Rows({ frames: word, seqs: short, entries: short, blocks: Int32Array });
+  const statuses = new Rows({ frames: word, seqs: short, states: byte });
+  const starts = new Rows({ offsets: word, eventOffsets: word }), counts = new Rows({ used: word, stored: word, shared: word, kept: word });
   const now = { owners: new Uint16Array(numBlocks), slots: new Uint32Array(numBlocks) };
   let frame = 0, used = 0, stored = 0, shared = 0, kept = 0;
   const pool = new Pool(numBlocks, blockSize, {
     block(block, owner, fill, refs, keyed) {
       const before = now.slots[block], after = (fill | (refs << 16) | (keyed << 31)) >>> 0;
-      changes.blocks.push(block);
-      changes.owners.push(owner);
-      changes.slots.push(after);
-      changes.ownersBefore.push(now.owners[block]);
-      changes.slotsBefore.push(before);
+      changes.push(block, owner, after, now.owners[block], before);
       now.owners[block] = owner;
       now.slots[block] = after;
       used += held(after) - held(before);
@@ -117,41 +110,24 @@ export function decode(wire) {
       shared += Number(refsOf(after) > 1) - Number(refsOf(before) > 1);
       kept += Number(isKept(after)) - Number(isKept(before));
     },
-    table(seq, entry, block) {
-      tables.frames.push(frame);
-      tables.seqs.push(seq);
-      tables.entries.push(entry);
-      tables.blocks.push(block);
-    },
-    status(seq, state) {
-      statuses.frames.push(frame);
-      statuses.seqs.push(seq);
-      statuses.states.push(state);
-    },
+    table: (seq, entry, block) => tables.push(frame, seq, entry, block),
+    status: (seq, state) => statuses.push(frame, seq, state),
   });
-  perFrame.offsets.push(0);
-  perFrame.eventOffsets.push(0);
+  starts.push(0, 0);
   for (const reader = new Reader(wire.events); frame < frames;) {
     const place = reader.at, kind = reader.next();
     if (kind === END) {
-      perFrame.offsets.push(changes.blocks.length);
-      perFrame.eventOffsets.push(events.kinds.length);
-      perFrame.used.push(used);
-      perFrame.stored.push(stored);
-      perFrame.shared.push(shared);
-      perFrame.kept.push(kept);
+      starts.push(changes.length, events.length);
+      counts.push(used, stored, shared, kept);
       frame++;
       continue;
     }
     const shown = kind === NOTE ? reader.next() : kind, seq = pool.apply(kind, reader);
-    if (kind === WRITE) continue;
-    events.kinds.push(shown);
-    events.seqs.push(seq);
-    events.places.push(place);
+    if (kind !== WRITE) events.push(shown, seq, place);
   }
   return {
     label, numBlocks, blockSize, names, colours: Uint16Array.from(names, (_, i) => i), frames, wire: wire.events,
-    ...filled(changes), ...filled(events), ...filled(perFrame), tables: filled(tables), statuses: filled(statuses),
+    ...changes.byName(), ...events.byName(), ...starts.byName(), ...counts.byName(), tables: tables.byName(), statuses: statuses.byName(),
   };
 }
 
@@ -161,20 +137,14 @@ const held = (slot) => Number(refsOf(slot) > 0);
 /** Free, but with a key: a prompt may still find what it holds. @param {number} slot */
 export const isKept = (slot) => isKeyed(slot) && !refsOf(slot);
 
-/**
- * The pool before the first frame: every block free.
- * @param {Tape} tape
- * @returns {State}
- */
+/** The pool before the first frame: every block free. @param {Tape} tape @returns {State} */
 export function startOf(tape) {
   return { at: -1, owners: new Uint16Array(tape.numBlocks), slots: new Uint32Array(tape.numBlocks) };
 }
 
 /**
  * Move `state` to `frame` (the last one at most), forth or back.
- * @param {Tape} tape
- * @param {State} state
- * @param {number} frame
+ * @param {Tape} tape @param {State} state @param {number} frame
  * @returns {[number, number]}  the changes passed on the way, first .. last + 1: no other block has changed
  */
 export function seek(tape, state, frame) {
@@ -192,11 +162,7 @@ export function seek(tape, state, frame) {
   return [Math.min(here, there), Math.max(here, there)];
 }
 
-/**
- * How many of `frames`, which never fall, are at most `frame`.
- * @param {Uint32Array} frames
- * @param {number} frame
- */
+/** How many of `frames`, which never fall, are at most `frame`. @param {Uint32Array} frames @param {number} frame */
 export function countUpTo(frames, frame) {
   let low = 0, high = frames.length;
   while (low < high) {
@@ -209,8 +175,7 @@ export function countUpTo(frames, frame) {
 
 /**
  * The block tables of one sequence, at any frame.
- * @param {Tape} tape
- * @param {number} seq
+ * @param {Tape} tape @param {number} seq
  * @returns {(frame: number) => number[]}  blocks by entry; `LEFT` where the window has left them behind
  */
 export function tablesOf(tape, seq) {
@@ -232,8 +197,7 @@ export function tablesOf(tape, seq) {
 
 /**
  * Sequences that have left without being done: on the host, or to be computed again.
- * @param {Tape} tape
- * @param {number} frame
+ * @param {Tape} tape @param {number} frame
  * @returns {Map<number, number>}  sequence to `SWAPPED` or `PREEMPTED`
  */
 export function awayAt({ statuses }, frame) {
@@ -253,9 +217,8 @@ export function eventsOf(tape, frame) {
 }
 
 /**
- * What a step did to single blocks: copies, blocks that lost their key, blocks handed out.
- * @param {Tape} tape
- * @param {number} frame
+ * What a step did to single blocks: copies, and blocks that lost their key.
+ * @param {Tape} tape @param {number} frame
  * @returns {{copies: [number, number][], evicted: number[]}}
  */
 export function movesOf(tape, frame) {
@@ -274,30 +237,17 @@ export function movesOf(tape, frame) {
   return { copies, evicted };
 }
 
-/**
- * @param {Tape} tape
- * @param {number} frame
- * @returns {Counts}
- */
+/** @param {Tape} tape @param {number} frame @returns {Counts} */
 export function countsAt(tape, frame) {
   const f = Math.min(frame, tape.frames - 1);
   if (f < 0) return { used: 0, stored: 0, held: 0, shared: 0, kept: 0, waste: 0 };
-  const slots = tape.used[f] * tape.blockSize;
-  return {
-    used: tape.used[f],
-    stored: tape.stored[f],
-    held: slots,
-    shared: tape.shared[f],
-    kept: tape.kept[f],
-    waste: slots ? (slots - tape.stored[f]) / slots : 0,
-  };
+  const used = tape.used[f], stored = tape.stored[f], held = used * tape.blockSize;
+  return { used, stored, held, shared: tape.shared[f], kept: tape.kept[f], waste: held ? (held - stored) / held : 0 };
 }
 
 /**
  * Pixels of a block's height that its tokens fill. Whatever stores a token shows one, only a full block looks full.
- * @param {number} fill
- * @param {number} blockSize
- * @param {number} height
+ * @param {number} fill @param {number} blockSize @param {number} height
  */
 export function fillHeight(fill, blockSize, height) {
   if (!fill) return 0;

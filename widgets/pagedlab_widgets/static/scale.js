@@ -1,22 +1,13 @@
 // From numbers to places on an axis, and back to numbers that a person reads.
 
-/**
- * @typedef {object} Scale
- * @property {number} low
- * @property {number} high
- * @property {(value: number) => number} share  of the axis, 0 to 1
- * @property {number[]} ticks
- */
-
 /** @param {number} value  thousands apart, three digits otherwise */
 export const format = (value) =>
   Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-US") : Number(value.toPrecision(3)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 
 /**
- * An axis for these values: in powers, or evenly from 0.
+ * An axis for these values, in powers or evenly from 0: the `share` of it where a value lies, and where it has marks.
  * @param {number[]} values
  * @param {{log: boolean, ticks: number[]}} axis  `ticks`: where the marks go, if somebody knows better
- * @returns {Scale}
  */
 export function scaleOf(values, { log, ticks }) {
   const all = [...values, ...ticks].filter((value) => !log || value > 0);
@@ -27,7 +18,7 @@ export function scaleOf(values, { log, ticks }) {
   if (!log && !ticks.length) high = Math.max(high, marks[marks.length - 1]);
   /** @param {number} value */
   const share = (value) => log ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-  return { low, high, share, ticks: marks };
+  return { share, ticks: marks };
 }
 
 /** @param {number} low @param {number} high */
@@ -46,11 +37,7 @@ function powers(low, high) {
   return ticks.length ? ticks : [low, high];
 }
 
-/**
- * The place among ascending `places` that is nearest to `value`.
- * @param {number[]} places
- * @param {number} value
- */
+/** The place among ascending `places` that is nearest to `value`. @param {number[]} places @param {number} value */
 export function nearest(places, value) {
   let best = 0;
   places.forEach((place, i) => { if (Math.abs(place - value) < Math.abs(places[best] - value)) best = i; });

@@ -1,9 +1,8 @@
 // A long table of which only the rows in sight exist: events, block tables, blocks. Each row can be picked.
 
-import { h, setAttributes, setText } from "./dom.js";
+import { h, newId, setAttributes, setText } from "./dom.js";
 
 const ROW = 24, MOST = 8; // CSS pixels of a row, rows in sight
-let sheetsMade = 0;
 
 export class Sheet {
   /** @type {(i: number) => string[]} */
@@ -12,13 +11,11 @@ export class Sheet {
   #active = 0;
 
   /**
-   * @param {string} label
-   * @param {string[]} headings
-   * @param {string} widths  of the columns, as CSS has them
+   * @param {string} label @param {string[]} headings @param {string} widths  of the columns, as CSS has them
    * @param {(i: number) => void} pick
    */
   constructor(label, headings, widths, pick) {
-    this.id = `pl-sheet-${Date.now().toString(36)}-${sheetsMade++}`;
+    this.id = newId("sheet");
     this.pick = pick;
     /** The row that belongs to the frame shown; -1 for none. */
     this.current = -1;
@@ -41,11 +38,7 @@ export class Sheet {
     return this.#active;
   }
 
-  /**
-   * @param {number} count
-   * @param {(i: number) => string[]} cells  of a row
-   * @param {number} [current]
-   */
+  /** @param {number} count @param {(i: number) => string[]} cells  of a row @param {number} [current] */
   show(count, cells, current = -1) {
     this.#count = count;
     this.#cells = cells;

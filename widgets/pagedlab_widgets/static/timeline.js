@@ -7,10 +7,7 @@ const SPEEDS = [1, 2, 5, 10, 20, 60, 120, 300, 1000, 3000, 10000];
 const REST = 800; // ms at the end of a run that is played in a loop
 const CALM = 500; // ms between two pictures for readers who asked for less motion; the pace of the run stays
 
-/**
- * The speed (frames a second) that shows `frames` in about twenty seconds.
- * @param {number} frames
- */
+/** The speed (frames a second) that shows `frames` in about twenty seconds. @param {number} frames */
 export const comfortableSpeed = (frames) => SPEEDS.find((speed) => speed >= frames / 20) ?? SPEEDS[SPEEDS.length - 1];
 
 /** @typedef {"input" | "play" | "pause" | "model"} Cause  what moved the timeline: a person, time passing, the end of it, Python */
@@ -35,10 +32,7 @@ export class Timeline {
   /** @type {Set<(cause: Cause) => void>} */
   #listeners = new Set();
 
-  /**
-   * @param {(cause: Cause) => void} listener
-   * @returns {() => boolean}  stop listening; whether somebody still does
-   */
+  /** @param {(cause: Cause) => void} listener @returns {() => boolean}  stop listening; whether somebody still does */
   listen(listener) {
     this.#listeners.add(listener);
     return () => {
@@ -78,11 +72,7 @@ export class Timeline {
     this.frame = Math.min(this.frame, this.last);
   }
 
-  /**
-   * @param {number} frame
-   * @param {Cause} cause
-   * @param {number} [since]
-   */
+  /** @param {number} frame @param {Cause} cause @param {number} [since] */
   seek(frame, cause, since = 0) {
     const target = Math.max(0, Math.min(this.last, frame));
     if (cause === "input") this.#halt();
@@ -135,10 +125,7 @@ export class Timeline {
     const due = this.#origin.frame + Math.floor(((now - this.#origin.time) / 1000) * this.speed);
     if (due >= this.last) {
       this.seek(this.last, "play");
-      if (!this.loop) {
-        this.pause();
-        return;
-      }
+      if (!this.loop) return this.pause();
       if (due - this.last > (REST / 1000) * this.speed) {
         this.seek(0, "play");
         this.#rebase();
@@ -156,8 +143,7 @@ const SHARED = Symbol.for("pagedlab.timelines");
 
 /**
  * The timeline of that name in this page; it lives as long as somebody listens.
- * @param {string} name
- * @param {(cause: Cause) => void} listener
+ * @param {string} name @param {(cause: Cause) => void} listener
  * @returns {{timeline: Timeline, leave: () => boolean}}  whether others stay
  */
 export function joinTimeline(name, listener) {
@@ -178,8 +164,7 @@ const ICONS = {
 
 /**
  * Play, step, scrub and speed: native controls, so that the browser brings keys, focus and names.
- * @param {Timeline} timeline
- * @returns {{element: HTMLElement, refresh: () => void}}  `refresh` after the timeline changed
+ * @param {Timeline} timeline @returns {{element: HTMLElement, refresh: () => void}}  `refresh` after the timeline changed
  */
 export function controlBar(timeline) {
   const play = h("button", { type: "button", class: "pl-play" });

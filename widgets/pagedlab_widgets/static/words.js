@@ -19,25 +19,17 @@ export function percent(share) {
 
 /**
  * One block in words: who holds it, and how full it is.
- * @param {Tape} tape
- * @param {import("./replay.js").State} state
- * @param {number} block
+ * @param {Tape} tape @param {import("./replay.js").State} state @param {number} block
  * @returns {{title: string, holder: string, detail: string}}
  */
 export function describeBlock(tape, state, block) {
   const title = `Block ${grouped(block)}`, slot = state.slots[block], refs = refsOf(slot);
   const name = nameOf(tape, state.owners[block]);
   if (!refs) return { title, holder: "free", detail: isKeyed(slot) ? `still cached, as ${name} left it` : "" };
-  const others = refs - 1;
-  const fill = fillOf(slot);
-  const detail = fill
-    ? `${grouped(fill)} of ${grouped(tape.blockSize)} slots store a token`
-    : `held, none of its ${grouped(tape.blockSize)} slots stores a token`;
-  return {
-    title,
-    holder: others ? `${name} and ${grouped(others)} other${others > 1 ? "s" : ""}` : name,
-    detail: [detail, others ? `shared by ${grouped(refs)}` : "", isKeyed(slot) ? "cached" : ""].filter(Boolean).join(", "),
-  };
+  const others = refs - 1, fill = fillOf(slot), slots = `${grouped(tape.blockSize)} slots`;
+  const stored = fill ? `${grouped(fill)} of ${slots} store a token` : `held, none of its ${slots} stores a token`;
+  const detail = [stored, others ? `shared by ${grouped(refs)}` : "", isKeyed(slot) ? "cached" : ""].filter(Boolean).join(", ");
+  return { title, holder: others ? `${name} and ${several(others, "other")}` : name, detail };
 }
 
 const LONGEST = 48, BIDI = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufeff]/;
@@ -62,11 +54,7 @@ function named(blocks) {
 /** @param {number} count @param {string} noun */
 export const several = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/**
- * @param {Reader} reader  at the event
- * @param {(seq: number) => string} name
- * @returns {string}
- */
+/** @param {Reader} reader  at the event @param {(seq: number) => string} name @returns {string} */
 function describe(reader, name) {
   const kind = reader.next();
   if (kind === RESET) return "every block loses its key";
@@ -82,10 +70,7 @@ function describe(reader, name) {
       const tokens = several(reader.next(), "token"), blocks = reader.list();
       return `${who}: ${tokens}${blocks.length ? `, new ${named(blocks)}` : ""}`;
     }
-    case COPY: {
-      const [entry, source, target] = [reader.next(), reader.next(), reader.next()];
-      return `${who}: entry ${entry}, block ${source} copied to block ${target}`;
-    }
+    case COPY: return `${who}: entry ${reader.next()}, block ${reader.next()} copied to block ${reader.next()}`;
     case FORK: {
       const parent = name(reader.next());
       reader.next();
@@ -104,9 +89,7 @@ function describe(reader, name) {
 
 /**
  * What happened in a frame: the kind of its one event and the event in words, or how many there were of each kind.
- * @param {Tape} tape
- * @param {number} frame
- * @returns {[string, string]}
+ * @param {Tape} tape @param {number} frame @returns {[string, string]}
  */
 export function tellFrame(tape, frame) {
   const [first, end] = eventsOf(tape, frame);
