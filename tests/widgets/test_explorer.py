@@ -168,7 +168,7 @@ def test_what_a_file_says_is_neither_markup_nor_mathematics(explorer):
 def test_the_measured_tables_are_those_on_the_map():
     explorer = FragmentationExplorer("uniform", num_slots=4_096, block_size=8, measure=False)
     explorer.map.frame = 7
-    _, _, tables, lengths = explorer.tables_shown()
+    tables, lengths, *_ = explorer.tables_shown()
     assert sum(lengths.values()) == explorer.run.steps.stored[7]
     drawn = np.flatnonzero(explorer.map.traces[0].blocks(7)[:, 2])
     assert sorted(block for table in tables.values() for block in table) == drawn.tolist()

@@ -160,7 +160,7 @@ def test_rows_of_zeros_and_no_rows_are_drawn() -> None:
         (lambda: BarTable("t", {"x": "X"}, scale=0), "scale"),
         (
             lambda: BarTable("t", {"x": "X"}, [Row("a", (Segment("z", 1),))]),
-            r"'z' is no kind of the legend \(x\)",
+            r"kind of a segment of row 'a' must be one of x, got 'z'",
         ),
         (lambda: BarTable("t", {"x": "X"}, [Row("a", (Segment("x", 9),))], scale=8), "does not fit"),
     ],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import anywidget
 import traitlets as t
 
 from .assets import script, style
+from .picture import tell
 
 
 class Activity(anywidget.AnyWidget):
@@ -38,20 +38,15 @@ class Activity(anywidget.AnyWidget):
 
     def begin(self, text: str) -> None:
         """Work began."""
-        self.set(text=text, message="", done=0, of=0)
+        tell(self, text=text, message="", done=0, of=0)
 
     def progress(self, done: int, of: int) -> None:
         """`done` of `of` parts of the work are finished."""
-        self.set(done=done, of=of)
+        tell(self, done=done, of=of)
 
     def end(self, message: str = "") -> None:
         """Nothing goes on any more."""
-        self.set(text="", message=message)
-
-    def set(self, **traits: Any) -> None:
-        with self.hold_sync():
-            for name, value in traits.items():
-                self.set_trait(name, value)
+        tell(self, text="", message=message)
 
     def _receive(self, _: object, content: object, buffers: object) -> None:
         if content == "cancel":

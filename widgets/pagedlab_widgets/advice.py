@@ -14,7 +14,7 @@ from pagedlab.advice.engines import ENGINES
 from pagedlab.workloads import Workload
 
 from .bar_table import BarTable, Row, Segment
-from .controls import WorkloadChooser, choice_list, row
+from .controls import WorkloadChooser, choice_list, on_change, row
 
 RANKS = (1, 2, 4, 8, 16)
 
@@ -48,8 +48,7 @@ class AdviceView(ipywidgets.VBox):
         lists = [self.model, self.gpu, self.tp, self.engine]
         super().__init__([self.chooser, row(*lists), self.message, self.costs, self.settings, self.findings])
         self.chooser.observe(lambda _: self._advise(), "chosen")
-        for control in lists:
-            control.observe(lambda _: self._advise(), "value")
+        on_change(self._advise, *lists)
         self._advise()
 
     def _advise(self) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-import anywidget
 import traitlets as t
 
 from pagedlab import _format
+from pagedlab.inputs import one_of
 
 from .assets import script, style
-from .words import WORDS
+from .picture import Picture, tell
 
 MAX_KINDS = 6  # as many patterns as the style sheet has
 
@@ -47,11 +48,6 @@ class Segment:
                 f"segment {self.kind!r}: {self.value} lies outside its spread, {self.low} to {self.high}"
             )
 
-    @property
-    def reach(self) -> float:
-        """How far the segment is drawn: to its value, or to the end of its spread."""
-        return self.value if self.high is None else self.high
-
 
 @dataclass(frozen=True)
 class Row:
@@ -64,21 +60,20 @@ class Row:
     @property
     def reach(self) -> float:
         """How far the bar and its spreads are drawn."""
-        start, furthest = 0.0, 0.0
-        for segment in self.segments:
-            furthest = max(furthest, start + segment.reach)
-            start += segment.value
-        return furthest
+        starts = accumulate((part.value for part in self.segments), initial=0.0)
+        return max(
+            (start + (part.high or part.value) for start, part in zip(starts, self.segments, strict=False)),
+            default=0.0,
+        )
 
 
-class BarTable(anywidget.AnyWidget):
+class BarTable(Picture):
     """Bars with their numbers, a row for each thing compared and a column for each kind of segment.
 
     `legend` names the kinds, in the order of their patterns (six at most); `heading` heads the labels,
     `bar_heading` the bars. `scale` is the value that the full width stands for (default: the longest bar).
-    `word` and `device` say where the numbers come from; a `status` ("measuring …") greys the rows until it
-    is cleared. All text is shown as text. Raises ValueError for a kind that the legend lacks and for a bar
-    longer than `scale`.
+    All text is shown as text. Raises ValueError for a kind that the legend lacks and for a bar longer than
+    `scale`.
 
     >>> table = BarTable("Slots held", {"stored": "store a token", "empty": "empty"}, unit="%", scale=100)
     >>> table.show([Row("paged", (Segment("stored", 95.5), Segment("empty", 4.5)))])
@@ -89,13 +84,8 @@ class BarTable(anywidget.AnyWidget):
     _esm = script("bar_table.js")
     _css = style("theme.css", "bar_table.css")
 
-    title = t.Unicode("").tag(sync=True)
-    caption = t.Unicode("").tag(sync=True)
     heading = t.Unicode("").tag(sync=True)
     bar_heading = t.Unicode("").tag(sync=True)
-    word = t.Enum(WORDS, "computed").tag(sync=True)
-    device = t.Unicode("").tag(sync=True)
-    status = t.Unicode("").tag(sync=True)
     legend = t.List(t.Dict()).tag(sync=True)
     rows = t.List(t.Dict()).tag(sync=True)
     guess = t.Dict().tag(sync=True)
@@ -127,11 +117,7 @@ class BarTable(anywidget.AnyWidget):
 
     def show(self, rows: Iterable[Row], **traits: str) -> None:
         """Show these rows instead, with other traits (`word`, `device`, `status`, …), in one message."""
-        drawn = self._drawn(rows)
-        with self.hold_sync():
-            self.rows = drawn
-            for name, value in traits.items():
-                self.set_trait(name, value)
+        tell(self, rows=self._drawn(rows), **traits)
 
     def answers(self, key: str, here: float) -> None:
         """Show nothing before the reader has committed to the guess of that key, then the guess as well.
@@ -144,37 +130,21 @@ class BarTable(anywidget.AnyWidget):
         rows = tuple(rows)
         for row in rows:
             for segment in row.segments:
-                if segment.kind not in self._kinds:
-                    known = ", ".join(self._kinds)
-                    raise ValueError(
-                        f"row {row.label!r}: {segment.kind!r} is no kind of the legend ({known})"
-                    )
+                one_of(self._kinds, segment.kind, f"the kind of a segment of row {row.label!r}")
         longest = max((row.reach for row in rows), default=0.0)
         scale = self._scale or longest or 1.0
         if longest > scale * (1 + 1e-9):
-            raise ValueError(
-                f"a bar of {_format.number(longest)} does not fit a scale that ends at "
-                f"{_format.number(scale)}"
-            )
+            bar, end = _format.number(longest), _format.number(scale)
+            raise ValueError(f"a bar of {bar} does not fit a scale that ends at {end}")
         self._full = scale
         return [
-            {
-                "label": row.label,
-                "segments": [self._drawn_segment(segment, scale) for segment in row.segments],
-                "note": row.note,
-            }
+            vars(row) | {"segments": [self._drawn_segment(segment) for segment in row.segments]}
             for row in rows
         ]
 
-    def _drawn_segment(self, segment: Segment, scale: float) -> dict[str, Any]:
+    def _drawn_segment(self, segment: Segment) -> dict[str, Any]:
         text = segment.text
         if text is None:
             text = f"{_format.number(segment.value)} {self._unit}".rstrip()
-        return {
-            "kind": segment.kind,
-            "value": segment.value,
-            "share": segment.value / scale,
-            "text": text,
-            "low": None if segment.low is None else segment.low / scale,
-            "high": None if segment.high is None else segment.high / scale,
-        }
+        low, high = (None if end is None else end / self._full for end in (segment.low, segment.high))
+        return vars(segment) | {"share": segment.value / self._full, "text": text, "low": low, "high": high}

@@ -9,8 +9,8 @@ import anywidget
 import traitlets as t
 
 from .assets import script, style
+from .picture import WORDS, tell
 from .trace import Trace
-from .words import WORDS
 
 
 class BlockMap(anywidget.AnyWidget):
@@ -50,41 +50,27 @@ class BlockMap(anywidget.AnyWidget):
     columns = t.Int(0, min=0).tag(sync=True)
     word = t.Enum(WORDS, "simulated").tag(sync=True)
 
-    @t.default("timeline")
-    def _own_timeline(self) -> str:
-        return uuid4().hex
-
     def __init__(self, *traces: Trace, **traits: Any) -> None:
-        self._traces = _checked(traces)
-        super().__init__(panels=[_panel(trace) for trace in traces], **traits)
-
-    @property
-    def traces(self) -> tuple[Trace, ...]:
-        return self._traces
+        self.traces = _checked(traces)
+        super().__init__(panels=[_panel(trace) for trace in traces], **{"timeline": uuid4().hex} | traits)
 
     @property
     def frames(self) -> int:
         """Frames on the timeline: those of the longest run."""
-        return max((trace.frames for trace in self._traces), default=0)
+        return max((trace.frames for trace in self.traces), default=0)
 
     def show(self, *traces: Trace) -> None:
-        """Show these runs instead, in one message; the frame stays where it is if the new runs are long
-        enough.
-        """
-        self._traces = _checked(traces)
-        with self.hold_sync():
-            self.panels = [_panel(trace) for trace in traces]
-            self.frame = self.frame  # clamped anew
+        """Show these runs instead, in one message; the frame stays if the new runs are long enough."""
+        self.traces = _checked(traces)
+        tell(self, panels=[_panel(trace) for trace in traces], frame=self.frame)  # clamped anew
 
     @t.validate("frame")
     def _clamp_frame(self, proposal: dict[str, Any]) -> int:
-        """Clamped like a slider's value: a browser may still report a frame of the run that was shown
-        before.
-        """
+        """Clamped like a slider's value: a browser may still report a frame of the run before."""
         return max(0, min(int(proposal["value"]), self.frames - 1))
 
     def __repr__(self) -> str:
-        labels = " | ".join(trace.label for trace in self._traces)
+        labels = " | ".join(trace.label for trace in self.traces)
         return f"BlockMap({labels or 'no run'}; frame {self.frame} of {self.frames})"
 
 
@@ -97,11 +83,5 @@ def _checked(traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
 
 def _panel(trace: Trace) -> dict[str, Any]:
     """A trace as the browser reads it; ipywidgets sends the bytes beside the JSON, as they are."""
-    return {
-        "label": trace.label,
-        "num_blocks": trace.num_blocks,
-        "block_size": trace.block_size,
-        "names": list(trace.names),
-        "frames": trace.frames,
-        "events": trace.events,
-    }
+    shown = ("label", "num_blocks", "block_size", "frames", "events")
+    return {name: getattr(trace, name) for name in shown} | {"names": list(trace.names)}

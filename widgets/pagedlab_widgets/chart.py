@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import anywidget
 import traitlets as t
 
 from .assets import script, style
-from .words import WORDS
+from .picture import Picture, tell
 
 MAX_LINES = 7  # as many as the style sheet tells apart
 
@@ -59,16 +58,16 @@ class Axis:
 
     label: str
     log: bool = False
-    ticks: Sequence[float] = field(default=())
+    ticks: Sequence[float] = ()
 
 
-class LineChart(anywidget.AnyWidget):
+class LineChart(Picture):
     """Up to seven lines over one axis, told apart by hue, dash and mark.
 
     Pointing at it, or moving its slider, reads out every line at that place; `cursor` is the place where the
     reader left the slider, in units of the axis, and setting it moves the reader's. With the `timeline` of a
-    `BlockMap` its axis is the map's steps, and both move together without the kernel. `word`, `device` and
-    `status` as in `BarTable`. Raises ValueError for a value at or below 0 on an axis in powers.
+    `BlockMap` its axis is the map's steps, and both move together without the kernel. Raises ValueError
+    for a value at or below 0 on an axis in powers.
 
     >>> chart = LineChart("Waste", Axis("block size", log=True), Axis("wasted, %"))
     >>> chart.show([Line("paged", [1, 16, 256], [0, 0.6, 9.2])])
@@ -79,11 +78,6 @@ class LineChart(anywidget.AnyWidget):
     _esm = script("chart.js")
     _css = style("theme.css", "chart.css")
 
-    title = t.Unicode("").tag(sync=True)
-    caption = t.Unicode("").tag(sync=True)
-    word = t.Enum(WORDS, "computed").tag(sync=True)
-    device = t.Unicode("").tag(sync=True)
-    status = t.Unicode("").tag(sync=True)
     axes = t.Dict().tag(sync=True)
     lines = t.List(t.Dict()).tag(sync=True)
     walls = t.List(t.Dict()).tag(sync=True)
@@ -92,20 +86,12 @@ class LineChart(anywidget.AnyWidget):
 
     def __init__(self, title: str, x: Axis, y: Axis, lines: Iterable[Line] = (), **traits: Any) -> None:
         self._logs = x.log, y.log
-        axes = {
-            name: {"label": axis.label, "log": axis.log, "ticks": list(axis.ticks)}
-            for name, axis in (("x", x), ("y", y))
-        }
+        axes = {name: vars(axis) | {"ticks": list(axis.ticks)} for name, axis in (("x", x), ("y", y))}
         super().__init__(title=title, axes=axes, lines=self._drawn(lines), **traits)
 
     def show(self, lines: Iterable[Line], walls: Iterable[Wall] = (), **traits: Any) -> None:
         """Show these lines instead, with other traits (`word`, `caption`, `cursor`, ...), in one message."""
-        drawn = self._drawn(lines)
-        with self.hold_sync():
-            self.lines = drawn
-            self.walls = [vars(wall) for wall in walls]
-            for name, value in traits.items():
-                self.set_trait(name, value)
+        tell(self, lines=self._drawn(lines), walls=[vars(wall) for wall in walls], **traits)
 
     def _drawn(self, lines: Iterable[Line]) -> list[dict[str, Any]]:
         lines = tuple(lines)
@@ -116,14 +102,6 @@ class LineChart(anywidget.AnyWidget):
                 if log and min(values, default=1) <= 0:
                     raise ValueError(f"line {line.name!r}: {min(values)} has no place on an axis in powers")
         return [
-            {
-                "name": line.name,
-                "x": [float(value) for value in line.x],
-                "y": [float(value) for value in line.y],
-                "kind": line.kind,
-                "texts": list(line.texts),
-                "word": line.word,
-                "until": line.until,
-            }
+            vars(line) | {"x": [*map(float, line.x)], "y": [*map(float, line.y)], "texts": list(line.texts)}
             for line in lines
         ]

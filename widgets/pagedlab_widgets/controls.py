@@ -6,7 +6,7 @@ They need the kernel, so they are ipywidgets; what only replays is native inputs
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,21 @@ def choice_list(
     one_of((option[1] if isinstance(option, tuple) else option for option in options), value, name)
     chooser = ipywidgets.Dropdown(options=options, value=value, description=description, **_WIDE)
     return named(chooser, spoken or description)
+
+
+def button(
+    text: str, does: Callable[[], object], width: str | None = "max-content", **traits: Any
+) -> ipywidgets.Button:
+    """A button and what it does; without a width it is as wide as most."""
+    made = ipywidgets.Button(description=text, layout={"width": width}, **traits)
+    made.on_click(lambda _: does())
+    return made
+
+
+def on_change(does: Callable[[], object], *controls: ipywidgets.Widget) -> None:
+    """Do it whenever one of the controls has another value."""
+    for control in controls:
+        control.observe(lambda _: does(), "value")
 
 
 def row(*children: ipywidgets.Widget) -> ipywidgets.HBox:
@@ -102,10 +117,7 @@ class WorkloadChooser(ipywidgets.HBox):
     def __init__(self, workload: str | Path | Workload) -> None:
         name, self.chosen = _labelled(workload)
         self._given = {} if name in workloads.names() else {name: self.chosen}
-        self.names = named(
-            ipywidgets.Dropdown(options=self._options(), value=name, description="Workload", **_WIDE),
-            "Workload",
-        )
+        self.names = choice_list("workload", self._options(), name, "Workload")
         self.file = Upload("Your trace (.csv)", take=self.take, accept=".csv,.jsonl,.json,.txt")
         self.message = ipywidgets.HTML()
         super().__init__([self.names, self.file, self.message], layout=WRAP)

@@ -25,7 +25,7 @@ from pagedlab.models import preset
 
 from .bar_table import BarTable, Row, Segment
 from .block_map import BlockMap
-from .controls import choice_list, choice_slider, row
+from .controls import button, choice_list, choice_slider, on_change, row
 from .encode import paged_trace
 from .names import named
 
@@ -43,12 +43,12 @@ class _Line:
 
     def __init__(self, lab: CopyOnWriteLab, seq: str) -> None:
         self.text = ipywidgets.HTML(layout={"flex": "1 1 300px"})
-        buttons = [
-            _button(f"Append to {seq}", lambda: lab.append(seq), "112px"),
-            _button(f"Fork {seq}", lambda: lab.fork(seq), "70px"),
-            _button(f"Finish {seq}", lambda: lab.finish(seq), "80px"),
-        ]
-        self.box = row(*buttons, self.text)
+        self.box = row(
+            button(f"Append to {seq}", lambda: lab.append(seq), "112px"),
+            button(f"Fork {seq}", lambda: lab.fork(seq), "70px"),
+            button(f"Finish {seq}", lambda: lab.finish(seq), "80px"),
+            self.text,
+        )
 
     def close(self) -> None:
         """Take it off the screen and out of the kernel."""
@@ -90,14 +90,12 @@ class CopyOnWriteLab(ipywidgets.VBox):
         self._seed = seed
         self._lines: dict[str, _Line] = {}
         self.start_over()
-        for control in (self.block_size, self.prompt):
-            control.observe(lambda _: self.start_over(), "value")
-        self.mode.observe(lambda _: self._show(), "value")
-        self.makes_copies.observe(lambda _: self.start_over(), "value")
+        on_change(self.start_over, self.block_size, self.prompt, self.makes_copies)
+        on_change(self._show, self.mode)
         together = {"Append to all": self.append_all, "Sample 3 more": self.sample}
         together |= {"Beam step": self.beam_step, "Start over": self.start_over}
         settings = row(self.mode, self.block_size, self.prompt, self.makes_copies)
-        buttons = row(*(_button(text, does) for text, does in together.items()))
+        buttons = row(*(button(text, does) for text, does in together.items()))
         super().__init__([settings, buttons, self.rows, self.message, self.map, self.modes])
 
     # ---- asking ------------------------------------------------------------------------------
@@ -239,12 +237,6 @@ class CopyOnWriteLab(ipywidgets.VBox):
             f"Each copy was made {REPEATS} times; the fastest counts."
         )
         self.modes.show(rows, caption=caption, device=machine.cpu_device())
-
-
-def _button(text: str, does: Callable[[], None], width: str = "max-content") -> ipywidgets.Button:
-    button = ipywidgets.Button(description=text, layout={"width": width})
-    button.on_click(lambda _: does())
-    return button
 
 
 def _told(work: Work) -> str:

@@ -15,22 +15,24 @@ whenever the tables shown change. What only replays (play, step, scrub) asks not
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ipywidgets
 
 from pagedlab import _format, overhead, waste
+from pagedlab.events import SeqId
 from pagedlab.serving import Rules, Run
 from pagedlab.workloads import Workload
 
+from . import controls
 from .bar_table import BarTable, Row, Segment
 from .block_map import BlockMap
 from .chart import Axis, Line, LineChart
-from .controls import WorkloadChooser, block_size_slider, pool_slider, roomy_pool, row, spread_slider
-from .measuring import Measuring, TablesShown, draw_cost
+from .controls import WorkloadChooser, button, on_change, row
+from .measuring import Measuring, draw_cost
 from .played import CELL, LABELS, POOL_KINDS, Played, explained, play_contiguous, play_paged, simulated
 from .trace import MAX_BLOCKS
 
@@ -40,6 +42,15 @@ if TYPE_CHECKING:
 _AS_WIDE = {"width": "max-content", "padding": "0 12px"}
 WINDOW_STEPS, WINDOW_EVENTS, WINDOW_REQUESTS = 400, 8_000, 20_000
 _KINDS = ("stored", "reserved", "internal")
+
+
+class TablesShown(NamedTuple):
+    """The block tables that are on the screen, and the pool they point into."""
+
+    tables: Mapping[SeqId, Sequence[int]]
+    num_tokens: Mapping[SeqId, int]
+    block_size: int
+    num_slots: int
 
 
 class FragmentationExplorer(ipywidgets.VBox):
@@ -67,9 +78,11 @@ class FragmentationExplorer(ipywidgets.VBox):
         measure: bool = True,
     ) -> None:
         self.chooser = WorkloadChooser(workload)
-        self.block_size = block_size_slider(block_size)
-        self.pool = pool_slider(roomy_pool(self.chooser.chosen) if num_slots is None else num_slots)
-        self.spread = spread_slider(spread)
+        self.block_size = controls.block_size_slider(block_size)
+        self.pool = controls.pool_slider(
+            controls.roomy_pool(self.chooser.chosen) if num_slots is None else num_slots
+        )
+        self.spread = controls.spread_slider(spread)
         self.waste = _percentages("Memory held, over all requests and all their steps", _KINDS, "computed")
         self.map = BlockMap(word="simulated")
         steps, timeline = (Axis("step"), Axis("running")), self.map.timeline
@@ -81,10 +94,9 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.cost = BarTable(
             "One decode step over the tables shown", {"time": "median"}, unit="ms", word="measured"
         )
-        self.measure_again = ipywidgets.Button(description="Measure again")
-        self._measuring = Measuring(
-            self.cost, overhead.decode, self._to_measure, partial(draw_cost, self.cost)
-        )
+        draw = partial(draw_cost, self.cost)
+        self._measuring = Measuring(self.cost, overhead.decode, self.tables_shown, draw)
+        self.measure_again = button("Measure again", self._measuring.soon, None)
         self._measures = measure
         self._redraw_all()
         self.map.frame = self.map.frames // 2
@@ -116,7 +128,7 @@ class FragmentationExplorer(ipywidgets.VBox):
         played = self._paged  # read once: a measuring thread asks while the reader drags
         log, block_size = played.run.events, played.run.manager.block_size
         state = log.state_at(min(self.map.frame, log.num_steps - 1), block_size)
-        return TablesShown(played.num_slots, block_size, state.tables, state.num_tokens)
+        return TablesShown(state.tables, state.num_tokens, block_size, played.num_slots)
 
     def measure(self) -> Cost:
         """Measure attention over the tables now shown, and wait for it.
@@ -139,8 +151,7 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.pool.observe(self._redrawing(self._redraw_all), "value")
         self.spread.observe(self._redrawing(self._redraw_all), "value")
         self.map.observe(lambda _: self._look_at_step(), "frame")
-        self.explain.observe(lambda _: self._draw_moment(), "value")
-        self.measure_again.on_click(lambda _: self._measuring.soon())
+        on_change(self._draw_moment, self.explain)
 
     def _redrawing(self, redraw: Callable[[], None]) -> Callable[[Any], None]:
         """What a control calls: an interrupt leaves the pictures as they were, and says so."""
@@ -155,7 +166,7 @@ class FragmentationExplorer(ipywidgets.VBox):
         return changed
 
     def _take_workload(self) -> None:
-        pool = roomy_pool(self.chooser.chosen)
+        pool = controls.roomy_pool(self.chooser.chosen)
         if pool == self.pool.value:
             self._redraw_all()
         else:
@@ -202,10 +213,6 @@ class FragmentationExplorer(ipywidgets.VBox):
         else:
             self._measuring.stop()
 
-    def _to_measure(self) -> tuple[Any, ...]:
-        slots, block_size, tables, num_tokens = self.tables_shown()
-        return tables, num_tokens, block_size, slots
-
     # ---- drawing -----------------------------------------------------------------------------
 
     @property
@@ -223,11 +230,8 @@ class FragmentationExplorer(ipywidgets.VBox):
         self.waste.show(rows, caption=f"{count}, {requests.origin}: {requests.source}.")
 
     def _draw_running(self) -> None:
-        lines = [
-            Line(played.label, range(len(played.run.steps)), played.run.steps.running.tolist())
-            for played in self._played
-        ]
-        self.running.show(lines)
+        steps = {played.label: played.run.steps.running.tolist() for played in self._played}
+        self.running.show(Line(name, range(len(running)), running) for name, running in steps.items())
 
     def _draw_moment(self) -> None:
         """The step on the map: what the pools hold, and who holds what stores nothing."""
@@ -244,11 +248,8 @@ class FragmentationExplorer(ipywidgets.VBox):
             segments = tuple(Segment(kind, slots[kind]) for kind in POOL_KINDS)
             rows.append(Row(played.label, segments, f"{played.run.steps.running[step]:,} running"))
         self.moment.show(rows, title=f"The pool at step {step}")
-        paragraphs = [
-            f"<p><strong>{played.label}</strong>: {html.escape(explained(played, step))}</p>"
-            for played in there
-        ]
-        self.holders.value = "".join(paragraphs)
+        told = {played.label: html.escape(explained(played, step)) for played in there}
+        self.holders.value = "".join(f"<p><strong>{name}</strong>: {text}</p>" for name, text in told.items())
 
     def _draw_pool_use(self) -> None:
         rows = []

@@ -18,6 +18,7 @@ from pagedlab.kernel_cases import STEPPED, KernelCase
 
 from . import stops
 from .assets import script, style
+from .picture import tell
 
 if TYPE_CHECKING:
     from pagedlab_kernels import Trace
@@ -61,10 +62,6 @@ class KernelStepper(anywidget.AnyWidget):
     status = t.Unicode("").tag(sync=True)
     trouble = t.Unicode("").tag(sync=True)
 
-    @t.default("timeline")
-    def _own_timeline(self) -> str:
-        return uuid4().hex
-
     def __init__(self, case: KernelCase = STEPPED, *, twin: bool = True, **traits: Any) -> None:
         from pagedlab_kernels import kernel_source
 
@@ -81,7 +78,7 @@ class KernelStepper(anywidget.AnyWidget):
         table, source, step = list(case.table), kernel_source(), traits.pop("step", 0)
         super().__init__(
             table=table, source=source, original={"table": table, "source": source},
-            live=kernel_cases.live(), **traits,
+            live=kernel_cases.live(), **{"timeline": uuid4().hex} | traits,
         )  # fmt: skip
         self._run(self._wish)
         self.step = step
@@ -137,11 +134,8 @@ class KernelStepper(anywidget.AnyWidget):
             stops.side(trace, case, table if case.block_size else ())
             for trace, case in zip(traces, self.cases, strict=True)
         ]
-        with self.hold_sync():
-            self.sides, self.beside = sides, stops.beside(sides)
-            self.trouble = "\n".join(text for each in sides for text in each["trouble"][:3])
-            self.status = ""
-            self.step = self.step
+        trouble = "\n".join(text for each in sides for text in each["trouble"][:3])
+        tell(self, sides=sides, beside=stops.beside(sides), trouble=trouble, status="", step=self.step)
 
     @t.validate("step")
     def _clamp(self, proposal: dict[str, Any]) -> int:

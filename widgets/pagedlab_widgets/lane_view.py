@@ -13,7 +13,7 @@ from pagedlab_kernels.inside.trace import LANES, SECTOR
 
 from . import stops
 from .assets import script, style
-from .words import WORDS
+from .picture import WORDS
 
 if TYPE_CHECKING:
     from pagedlab_kernels.inside.trace import Access

@@ -11,16 +11,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pagedlab import _format, machine
 from pagedlab.comparison import TOO_NOISY
 from pagedlab.cost import Outdated
-from pagedlab.events import SeqId
 
 from .activity import Activity
 from .bar_table import BarTable, Row, Segment
+from .picture import Picture
 from .worker import WORKER, Stopped
 
 if TYPE_CHECKING:
@@ -31,25 +31,11 @@ OUT_OF_DATE = "out of date"
 NOT_IN_A_BROWSER = "Not measured: a browser has no kernels to time. On a machine of your own it has."
 
 
-class TablesShown(NamedTuple):
-    """The block tables that are on the screen, and the pool they point into."""
-
-    num_slots: int
-    block_size: int
-    tables: Mapping[SeqId, Sequence[int]]
-    num_tokens: Mapping[SeqId, int]
-
-
-class Chart(Protocol):
-    """What shows a measurement: its `status` says when that is out of date."""
-
-    status: Any
-
-
 class Measuring:
     """Runs a task with what `ask` gives for it, and draws the answer; only the latest wish counts.
 
-    `chart` is what `draw` draws on. `ask` is called in another thread.
+    `chart` is what `draw` draws on: its `status` says when that is out of date. `ask` is called in another
+    thread.
     """
 
     WAIT = 0.3
@@ -57,7 +43,7 @@ class Measuring:
 
     def __init__(
         self,
-        chart: Chart,
+        chart: Picture,
         task: Callable[..., Any],
         ask: Callable[[], tuple[Any, ...]],
         draw: Callable[[Any], object],

@@ -12,7 +12,7 @@ from pagedlab import museum
 from pagedlab.museum import Exhibit
 
 from .bar_table import BarTable, Row, Segment
-from .names import named
+from .controls import button, choice_list, on_change, row
 
 
 class MuseumView(ipywidgets.VBox):
@@ -29,16 +29,14 @@ class MuseumView(ipywidgets.VBox):
     def __init__(self, test: Callable[[Any], Any] | None = None, *, exhibit: str | None = None) -> None:
         names = [each.name for each in museum.exhibits()]
         first = museum.get(exhibit).name if exhibit else names[0]
-        chooser = ipywidgets.Dropdown(options=names, value=first, description="Exhibit")
-        self.chooser = named(chooser, "Exhibit")
-        self.before, self.after = _step("Previous"), _step("Next")
-        self.before.on_click(lambda _: self._go(-1))
-        self.after.on_click(lambda _: self._go(1))
+        self.chooser = choice_list("exhibit", names, first, "Exhibit")
+        self.before = button("Previous", lambda: self._go(-1), "auto")
+        self.after = button("Next", lambda: self._go(1), "auto")
         self.card = ipywidgets.HTML()
         self.table = BarTable("Exhibits that your test kills", {"killed": "killed"}, word="measured", unit="")
-        row = ipywidgets.HBox([self.before, self.chooser, self.after], layout={"flex_flow": "row wrap"})
-        super().__init__([row, self.card, *([self.table] if test is not None else [])])
-        self.chooser.observe(lambda _: self._show(), "value")
+        chosen = row(self.before, self.chooser, self.after)
+        super().__init__([chosen, self.card, *([self.table] if test is not None else [])])
+        on_change(self._show, self.chooser)
         self._show()
         if test is not None:
             self.score(test)
@@ -63,10 +61,6 @@ class MuseumView(ipywidgets.VBox):
     def _show(self) -> None:
         exhibit = museum.get(self.chooser.value)
         self.card.value = _card(exhibit)
-
-
-def _step(name: str) -> ipywidgets.Button:
-    return ipywidgets.Button(description=name, layout={"width": "auto"})
 
 
 def _row(exhibit: Exhibit, dead: bool) -> Row:

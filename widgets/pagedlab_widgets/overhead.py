@@ -23,7 +23,7 @@ from pagedlab.workloads import Workload
 
 from .bar_table import BarTable
 from .chart import Axis, Line, LineChart, Wall
-from .controls import WorkloadChooser, block_size_slider, choice_list, choice_slider, row
+from .controls import WorkloadChooser, block_size_slider, button, choice_list, choice_slider, row
 from .measuring import Measuring, conditions, reading, timing_rows
 
 CONTEXTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -68,12 +68,10 @@ class OverheadExplorer(ipywidgets.VBox):
             Axis("block size", log=True, ticks=BLOCK_SIZES),
             Axis("% of its largest", ticks=(0, 25, 50, 75, 100)),
         )
-        self.measure_again = ipywidgets.Button(description="Measure again")
-        self.every_size = ipywidgets.Button(
-            description="Measure every block size", layout={"width": "max-content"}
-        )
         self._step = Measuring(self.cost, overhead.step, self._asked, self._draw_step)
         self._sweep = Measuring(self.costs, overhead.sweep, self._asked_for_all, self._draw_sweep)
+        self.measure_again = button("Measure again", self._step.soon, None)
+        self.every_size = button("Measure every block size", self._sweep.soon)
         self._measures = measure
         self._swept: Swept | None = None
         settings = [self.context, self.batch, self.block_size, self.layout_list, self.order]
@@ -83,8 +81,6 @@ class OverheadExplorer(ipywidgets.VBox):
         for control in settings:
             control.observe(self._changed, "value")
         self.chooser.observe(lambda _: self._count(), "chosen")
-        self.measure_again.on_click(lambda _: self._step.soon())
-        self.every_size.on_click(lambda _: self._sweep.soon())
         self._count()
         self._changed({"owner": self.block_size})
 

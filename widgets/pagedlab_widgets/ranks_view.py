@@ -18,8 +18,9 @@ from pagedlab.parallel.cost import run_cost
 from pagedlab.parallel.plan import FAULTS_OF_DELIVERY
 
 from .assets import script, style
-from .controls import choice_list, row
+from .controls import button, choice_list, row
 from .names import named
+from .picture import tell
 
 NONE = "none"
 _TELL_S = 0.25  # seconds between two updates of the page while a run goes on
@@ -73,10 +74,8 @@ class RanksView(ipywidgets.VBox):
         self._choose_fault = choice_list("fault", (NONE, *FAULTS), fault.kind if fault else NONE, "Fault")
         checks = ipywidgets.Checkbox(value=self._plan.detect, description="Checks on", indent=False)
         self._checks = named(checks, "Number and digest of every update are checked")
-        self.start_button = ipywidgets.Button(description="Run", icon="play")
-        self.stop_button = ipywidgets.Button(description="Stop", icon="stop", disabled=True)
-        self.start_button.on_click(lambda _: self.start())
-        self.stop_button.on_click(lambda _: self.stop())
+        self.start_button = button("Run", self.start, None, icon="play")
+        self.stop_button = button("Stop", self.stop, None, icon="stop", disabled=True)
         controls = (self._choose_ranks, self._choose_heads, self._choose_method, self._choose_fault)
         buttons = ipywidgets.HBox([self.start_button, self.stop_button])
         super().__init__([row(*controls, self._checks), buttons, self.picture])
@@ -126,11 +125,9 @@ class RanksView(ipywidgets.VBox):
             return False
         self._ranks = Ranks(plan)
         self.start_button.disabled, self.stop_button.disabled = True, False
-        with self.picture.hold_sync():
-            self.picture.busy = True
-            self.picture.frames, self.picture.shards, self.picture.culprit = [], [], -1
-            self.picture.frame, self.picture.heads, self.picture.summary = 0, plan.kv_heads, ""
-            self.picture.status = f"starting {_processes(plan.ranks)} ..."
+        nothing: dict[str, Any] = {"frames": [], "shards": [], "culprit": -1, "frame": 0, "summary": ""}
+        status = f"starting {_processes(plan.ranks)} ..."
+        tell(self.picture, busy=True, heads=plan.kv_heads, status=status, **nothing)
         return True
 
     def _go(self) -> None:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pagedlab.events import Event, PoolState
-from pagedlab.inputs import one_of
+from pagedlab.inputs import at_least, one_of
 
 MAX_BLOCKS = 16_384
 MAX_BLOCK_SIZE = 65_535
@@ -245,9 +245,5 @@ def listed(blocks: Iterable[int]) -> Iterator[int]:
 
 
 def _check_number(name: str, value: int, most: int, why: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    if value > most:
+    if at_least(1, value, name) > most:
         raise ValueError(f"{name} must be at most {most:,}, not {value:,}: {why}")

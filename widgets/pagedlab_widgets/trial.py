@@ -16,6 +16,7 @@ from pagedlab.claims.page import SIGNS, page, summary
 from pagedlab.claims_command import measure
 
 from .activity import Activity
+from .controls import button
 
 KEPT = "verdicts.jsonl"
 
@@ -40,8 +41,7 @@ class ClaimsOnTrial(ipywidgets.VBox):
         self._stopping = threading.Event()
         self._busy = threading.Lock()
         self.table = ipywidgets.HTML()
-        self.run_button = ipywidgets.Button(description="Run all", icon="play")
-        self.run_button.on_click(lambda _: self.start())
+        self.run_button = button("Run all", self.start, None, icon="play")
         self.activity = Activity(self._stopping.set)
         self._verdicts: dict[str, Verdict] = {}
         self._seconds = 0.0

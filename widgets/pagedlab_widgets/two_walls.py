@@ -19,7 +19,7 @@ from pagedlab.walls import LATENT, Walls, with_heads, with_window
 
 from .bar_table import BarTable, Row, Segment
 from .chart import Axis, Line, LineChart, Wall
-from .controls import choice_list, choice_slider, row
+from .controls import choice_list, choice_slider, on_change, row
 
 MIXTURES = ("qwen3-235b-a22b", "deepseek-v2", "deepseek-v3", "gpt-oss-120b")
 """Models that read only some of their weights in a step: the curve here would be theirs for no batch."""
@@ -87,8 +87,7 @@ class TwoWalls(ipywidgets.VBox):
             *(self.model, self.gpu, self.ranks, self.kv_heads),
             *(self.dtype, self.window, self.context, self.longest),
         )
-        for control in controls:
-            control.observe(lambda _: self._draw(), "value")
+        on_change(self._draw, *controls)
         super().__init__([row(*controls), self.chart, self.steps, self.beside])
         rows = "".join(f"<li>{html.escape(str(published.figure(id)))}</li>" for id in ("d1", "d2"))
         self.beside.value = f"<p>To compare:</p><ul>{rows}</ul>"
