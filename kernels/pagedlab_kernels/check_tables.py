@@ -33,17 +33,7 @@ def block_table(block_tables: Any, seq_lens: Tensor) -> BlockTable:
         indptr, indices = _tensor(block_tables.indptr, seq_lens), _tensor(block_tables.indices, seq_lens)
         return BlockTable(num_seqs, indices, 0, indptr)
 
-    if not isinstance(block_tables, Tensor) or block_tables.ndim != 2:
-        form, remedy = "[seqs, max_blocks], or a CSRTable", ""
-        if isinstance(block_tables, Tensor):
-            raise ValueError(
-                f"block_tables must have 2 dimensions, {form}, got shape {list(block_tables.shape)}"
-            )
-        if isinstance(block_tables, np.ndarray):
-            remedy = ": torch.from_numpy(block_tables) makes one without copying"
-        raise TypeError(
-            f"block_tables must be a torch.Tensor {form}, got {type(block_tables).__name__}{remedy}"
-        )
+    check_tensor("block_tables", block_tables, 2, "[seqs, max_blocks], or a CSRTable")
     check_int32("block_tables", block_tables)
     if block_tables.device != seq_lens.device:
         raise ValueError(
@@ -52,6 +42,18 @@ def block_table(block_tables: Any, seq_lens: Tensor) -> BlockTable:
     if len(block_tables) != num_seqs:
         raise ValueError(f"block_tables must have one row per sequence, {num_seqs}, got {len(block_tables)}")
     return BlockTable(num_seqs, block_tables.contiguous().view(-1), block_tables.shape[1], None)
+
+
+def check_tensor(name: str, tensor: Any, ndim: int, layout: str) -> None:
+    """Raise TypeError or ValueError unless it is a dense tensor of so many dimensions."""
+    if not isinstance(tensor, Tensor):
+        kind = f"{type(tensor).__module__}.{type(tensor).__name__}".removeprefix("builtins.")
+        remedy = f": torch.from_numpy({name}) makes one without copying" if kind == "numpy.ndarray" else ""
+        raise TypeError(f"{name} must be a torch.Tensor {layout}, got {kind}{remedy}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got layout {tensor.layout}")
+    if tensor.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, {layout}, got shape {list(tensor.shape)}")
 
 
 def check_int32(name: str, array: Any) -> None:

@@ -78,7 +78,7 @@ def contiguous_call(
 
 def check_cache(name: str, cache: Any, like: Tensor | None) -> None:
     """The rules for a cache that is written to; `like` is the cache of K beside it."""
-    _check_tensor(name, cache, 4, "[blocks, block_size, kv_heads, head_dim]")
+    check_tables.check_tensor(name, cache, 4, "[blocks, block_size, kv_heads, head_dim]")
     if cache.dtype not in (*DTYPES, *LARGEST):
         raise TypeError(f"{name} must be one of {_listed((*DTYPES, *LARGEST))}, got {cache.dtype}")
     if cache.shape[1] < 1:
@@ -112,10 +112,10 @@ def _check_tensors(query: Any, caches: dict[str, Any], layout: str, seq_lens: An
     """What shapes, dtypes, strides and devices tell."""
     decode = cu_seqlens_q is None
     rows = "seqs" if decode else "tokens"
-    _check_tensor("query", query, 3, f"[{rows}, q_heads, head_dim]")
+    check_tables.check_tensor("query", query, 3, f"[{rows}, q_heads, head_dim]")
     for name, cache in caches.items():
-        _check_tensor(name, cache, 4, layout)
-    _check_tensor("seq_lens", seq_lens, 1, "[seqs]")
+        check_tables.check_tensor(name, cache, 4, layout)
+    check_tables.check_tensor("seq_lens", seq_lens, 1, "[seqs]")
     check_tables.check_int32("seq_lens", seq_lens)
     if query.dtype not in DTYPES:
         raise TypeError(f"query must be one of {_listed(DTYPES)}, got {query.dtype}")
@@ -124,7 +124,7 @@ def _check_tensors(query: Any, caches: dict[str, Any], layout: str, seq_lens: An
             f"seq_lens must hold one length per sequence of query, {len(query)}, got {len(seq_lens)}"
         )
     if not decode:
-        _check_tensor("cu_seqlens_q", cu_seqlens_q, 1, "[seqs + 1]")
+        check_tables.check_tensor("cu_seqlens_q", cu_seqlens_q, 1, "[seqs + 1]")
         check_tables.check_int32("cu_seqlens_q", cu_seqlens_q)
         if len(cu_seqlens_q) != len(seq_lens) + 1:
             raise ValueError(
@@ -174,17 +174,6 @@ def _check_twin(name: str, value: Tensor, key_name: str, key: Tensor) -> None:
         )
     if value.device != key.device:
         raise ValueError(f"{name} must be on {key.device} as {key_name}, got {value.device}")
-
-
-def _check_tensor(name: str, tensor: Any, ndim: int, layout: str) -> None:
-    if not isinstance(tensor, Tensor):
-        kind = f"{type(tensor).__module__}.{type(tensor).__name__}".removeprefix("builtins.")
-        remedy = f": torch.from_numpy({name}) makes one without copying" if kind == "numpy.ndarray" else ""
-        raise TypeError(f"{name} must be a torch.Tensor {layout}, got {kind}{remedy}")
-    if tensor.layout != torch.strided:
-        raise TypeError(f"{name} must be a dense tensor, got layout {tensor.layout}")
-    if tensor.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimensions, {layout}, got shape {_shape(tensor)}")
 
 
 def _numbers(options: Options, caches: dict[str, Tensor], query: Tensor) -> dict[str, Any]:

@@ -157,17 +157,9 @@ def plan(call: AttentionCall, device: Device) -> Plan:
     arguments = attention_arguments(call, constants["FP8_BITS"])
     arguments |= {"query": query, "q_token": query.stride(0), "q_head": query.stride(1)}
     arguments |= {"out": parts, "lse": part_lses}
-    stages = tiling.num_stages(call.paged)
-    launches = [
-        Launch(
-            triton_kernels.attention,
-            (tiles, head_tiles, splits),
-            arguments,
-            constants,
-            tiling.num_warps,
-            stages,
-        )
-    ]
+    how = (tiling.num_warps, tiling.num_stages(call.paged))
+    grid: tuple[int, ...] = (tiles, head_tiles, splits)
+    launches = [Launch(triton_kernels.attention, grid, arguments, constants, *how)]
     if splits > 1:
         chunk = min(64, triton.next_power_of_2(call.head_dim))
         constants = {"HEAD_DIM": call.head_dim, "CHUNK": chunk, "SPLITS": splits}

@@ -229,17 +229,10 @@ class Trace:
             elements, sectors, lines = (
                 [access.touched(unit, width) for access in accesses] for unit in (itemsize, SECTOR, LINE)
             )
-            rows.append(
-                Traffic(
-                    *place,
-                    width,
-                    requests=sum(len(np.unique(each[:, 0])) for each in sectors),
-                    bytes=sum(map(len, elements)) * itemsize,
-                    sectors=sum(map(len, sectors)),
-                    lines=sum(map(len, lines)),
-                    stretches=sum(access.stretches for access in accesses),
-                )
-            )
+            requests = sum(len(np.unique(each[:, 0])) for each in sectors)
+            size = sum(map(len, elements)) * itemsize
+            counts = requests, size, sum(map(len, sectors)), sum(map(len, lines))
+            rows.append(Traffic(*place, width, *counts, sum(access.stretches for access in accesses)))
         return rows
 
 
