@@ -25,9 +25,11 @@ def count_of(tokens: Tokens) -> int:
 
 def ids_of(tokens: Tokens) -> array[int]:
     """The token ids, 4 bytes each. Raises `TypeError` for a count, `ValueError` for an id out of range."""
-    if isinstance(tokens, _NO_TOKENS):
-        raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
-    ids: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    ids: Any = tokens
+    if type(tokens) is not tuple and type(tokens) is not list:  # these two are the common ones
+        if isinstance(tokens, _NO_TOKENS):
+            raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
+        ids = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     try:
         return array("I", ids)
     except OverflowError:

@@ -6,9 +6,9 @@ block of each, in token order, so the blocks may lie anywhere in the pool:
     tokens of A   0 1 2 3 | 4 5 6 7 | 8 9        block_size 4
     table of A       7    |    2    |  5         token 9 is in block 5, slot 5 * 4 + 1 = 21
 
-Sequences share blocks by reference: a fork those of its parent, a prompt those that hold its beginning
-already. Whoever writes first into a shared, part-filled block moves to a copy of it (copy-on-write); the
-manager moves integers only and returns the copies to make.
+Sequences share blocks by reference: a fork those of its parent, a prompt those that hold its beginning.
+Whoever writes first into a shared, part-filled block moves to a copy of it (copy-on-write). The manager moves
+integers only and returns the copies to make.
 
 The design is PagedAttention's (Kwon et al., SOSP 2023); the order in which blocks go out and the prefix cache
 are those of vLLM's block pool; `POLICIES.md` says where managers differ. Every call does all it says or
@@ -41,9 +41,8 @@ class BlockManager(Asking):
 
     `prefix_caching` lets prompts find blocks that hold their beginning; it needs token ids, where otherwise a
     count will do. Of `window` tokens, the current one included, only those blocks are kept that a later token
-    looks at. `int(watermark * num_blocks)` blocks stay free at admission. `num_host_blocks` is where swapped
-    sequences go. `eviction` orders the cached blocks that nobody holds (`pagedlab.eviction`). `record=False`
-    keeps no events.
+    looks at. `int(watermark * num_blocks)` blocks stay free at admission. `num_host_blocks` are for swapped
+    sequences. `eviction` orders cached blocks that nobody holds (`pagedlab.eviction`). `record` keeps events.
 
     A call raises `OutOfBlocks` when it needs more blocks than are free, `UnknownSequence` or
     `DuplicateSequence` for a sequence that must be here, or must not, `SwappedSequence` for one on the wrong
@@ -106,11 +105,12 @@ class BlockManager(Asking):
         A shared block is never written: its first writer moves to a new one, by the copy that is returned.
         """
         held = self._held.get(seq_id)
+        if held is None or lookahead or held.num_tokens >= held.room:
+            return self._grow(seq_id, tokens, lookahead)
         if type(tokens) is tuple or type(tokens) is list:
-            one = len(tokens) == 1
-        else:
-            one = type(tokens) is int and tokens == 1
-        if held is None or lookahead or held.num_tokens >= held.room or not one:
+            if len(tokens) != 1:
+                return self._grow(seq_id, tokens, lookahead)
+        elif type(tokens) is not int or tokens != 1:
             return self._grow(seq_id, tokens, lookahead)
         # The common step: one token, and its slot is there.
         ids, stop = held.ids, held.num_tokens + 1
@@ -144,9 +144,9 @@ class BlockManager(Asking):
         tokens, blocks = parent.num_tokens, parent.blocks[: self._blocks_for(parent.num_tokens)]
         ids, one_more = None if parent.ids is None else parent.ids[:], changes.Append(child_id, 1, ())
         child = Held(blocks, tokens, ids, parent.parent, parent.priority, one_more, parent.gone)
-        shared, held = iter(blocks[parent.gone :]), self._held
+        shared = iter(blocks[parent.gone :])
         events = [changes.Fork(parent_id, child_id, tokens, len(blocks))] if self._record else []
-        self._commit(events, held.__setitem__, child_id, child)
+        self._commit(events, self._held.__setitem__, child_id, child)
         self._pool.share(shared)
         parent.room = 0  # its next append must look at the block that is shared now
 

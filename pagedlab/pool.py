@@ -75,7 +75,7 @@ class BlockPool:
                 self._repair(free=going)
                 raise
             for block in emptied:  # one handed out for the content that it had keeps its key, as the latest
-                index.drop(block, keys[block], back=keys[block] == named.get(block))
+                index.drop(block, keys[block], keys[block] == named.get(block))
                 keys[block] = None
             for block, key in naming:
                 keys[block] = key
