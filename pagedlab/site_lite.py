@@ -48,7 +48,7 @@ def build(site: Path, parts: Path) -> None:
 
     Raises ExportError that names the first piece that is missing or is not what its hash says.
     """
-    target = site / FOLDER
+    target, parts = (site / FOLDER).resolve(), parts.resolve()  # JupyterLite works in a folder of its own
     with tempfile.TemporaryDirectory(prefix="pagedlab-lite-") as place:
         source = Path(place)
         _lessons(source / "files")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in {"torch", "triton", "numba", "pandas", "cloudpickle"}:
+        if name.partition(".")[0] not in {"torch", "triton", "numba", "plotly", "pandas", "cloudpickle"}:
             return super().find_spec(name, path, target)
 def no_thread(self):
     raise RuntimeError("can't start new thread")
@@ -85,6 +86,15 @@ def test_the_list_names_what_lies_beside_it_and_nothing_else(parts: Path, tmp_pa
     assert set(packages["pagedlab"]["depends"]) < set(packages)
     listed = {entry["file_name"] for entry in packages.values()}
     assert listed | {*site_lite.RUNTIME, "pyodide-lock.json"} == {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for JupyterLite")
+def test_folders_may_be_given_from_here(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (parts / "bin/jupyter-lite").write_text('#!/bin/sh\nmkdir -p "$5" && touch "$5/made"\n')
+    (parts / "bin/jupyter-lite").chmod(0o755)
+    monkeypatch.chdir(parts)
+    site_lite.build(Path("site"), Path())
+    assert (parts / "site" / site_lite.FOLDER / "made").is_file()
 
 
 @pytest.mark.parametrize(
