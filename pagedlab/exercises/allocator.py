@@ -33,8 +33,8 @@ def _again(rng: random.Random) -> Arguments:
 def _full(rng: random.Random) -> Arguments:
     block_size, blocks = rng.randint(2, 5), rng.randint(4, 7)
     calls = [["allocate", "a", block_size], ["allocate", "b", blocks * block_size]]  # b is too large
-    calls += [["allocate", "c", (blocks - 1) * block_size], ["append", "a"], ["free", "c"], ["append", "a"]]
-    return blocks, block_size, calls
+    calls += [["allocate", "c", (blocks - 1) * block_size], ["append", "a"], ["free", "c"]]
+    return blocks, block_size, calls + [["append", "a"]] * block_size
 
 
 def _names(rng: random.Random) -> Arguments:
@@ -60,6 +60,11 @@ class _RoundedDown(Allocator):
 class _BlockPerToken(Allocator):
     def blocks_for(self, tokens: int) -> int:
         return tokens
+
+
+class _OneBlock(Allocator):
+    def blocks_for(self, tokens: int) -> int:
+        return 1
 
 
 class _Keeps(Allocator):
@@ -94,6 +99,22 @@ class _TakesWhatThereIs(Allocator):
         return taken
 
 
+class _CountsFirst(Allocator):
+    def append(self, seq: str) -> None:
+        self.lengths[seq] += 1
+        if self.lengths[seq] > len(self.tables[seq]) * self.block_size:
+            self.tables[seq] += self.take(1)
+
+
+class _ListsWhatItRefused(Allocator):
+    def allocate(self, seq: str, tokens: int) -> list[int]:
+        try:
+            return super().allocate(seq, tokens)
+        except MemoryError:
+            self.tables[seq], self.lengths[seq] = [], tokens
+            raise
+
+
 class _RaisesWhatPopRaises(Allocator):
     def take(self, count: int) -> list[int]:
         return [self.free_blocks.pop() for _ in range(count)]
@@ -108,6 +129,17 @@ class _FreesAnyone(Allocator):
 class _FreesAndKeeps(Allocator):
     def free(self, seq: str) -> None:
         self.give_back(self.tables[seq])
+
+
+class _FreesAndKeepsTheName(Allocator):
+    def free(self, seq: str) -> None:
+        self.give_back(self.tables[seq])
+        self.tables[seq] = []
+
+
+class _HasATableForAnyone(Allocator):
+    def table(self, seq: str) -> list[int]:
+        return self.tables.get(seq, [])
 
 
 class _Overwrites(Allocator):
@@ -144,6 +176,7 @@ EXERCISE = Exercise(
         Misconception("tokens // block_size + 1 is one block too many where they fit exactly", _OneTooMany),
         Misconception("round up: the tokens after the last whole block need a block too", _RoundedDown),
         Misconception("a block holds block_size tokens; that is one block for each token", _BlockPerToken),
+        Misconception("one block for all its tokens is not enough: divide by what a block holds", _OneBlock),
         Misconception("free gives the blocks back to the pool, so that others can have them", _Keeps),
         Misconception("append takes a block when the last one is full", _NeverGrows),
         Misconception("append takes a block only when the last one is full, not each time", _AlwaysGrows),
@@ -155,9 +188,19 @@ EXERCISE = Exercise(
             "count the free blocks before taking the first: after MemoryError those already taken are lost",
             _TakesWhatThereIs,
         ),
+        Misconception(
+            "append counted the token before it had a slot: after MemoryError nothing may have changed",
+            _CountsFirst,
+        ),
+        Misconception(
+            "a sequence that was refused is not there: keep its name only when it has its blocks",
+            _ListsWhatItRefused,
+        ),
         Misconception("a pool without enough blocks raises MemoryError", _RaisesWhatPopRaises),
         Misconception("freeing a sequence that is not there raises KeyError", _FreesAnyone),
         Misconception("free forgets the table: blocks given back twice get two owners", _FreesAndKeeps),
+        Misconception("free forgets the name too: an empty table is still a sequence", _FreesAndKeepsTheName),
+        Misconception("the table of a sequence that is not there is a KeyError, not []", _HasATableForAnyone),
         Misconception(
             "a second allocate of one sequence raises ValueError; its old blocks would be lost", _Overwrites
         ),

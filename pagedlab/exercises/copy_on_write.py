@@ -43,7 +43,8 @@ def _full(rng: random.Random) -> Arguments:
     block_size = rng.randint(3, 5)
     tokens = block_size + 1
     calls: list[scripts.Call] = [["allocate", "a", tokens], ["fork", "a", "b"], ["allocate", "c", block_size]]
-    return 3, block_size, [*calls, ["append", "b"], ["free", "c"], ["append", "b"], ["fork", "x", "y"]]
+    calls += [["append", "b"], ["free", "c"], *[["append", "b"]] * (block_size - 1)]  # then b is full
+    return 3, block_size, [*calls, ["fork", "x", "y"]]
 
 
 def _life(rng: random.Random) -> Arguments:
@@ -124,6 +125,15 @@ class _NeverLetsGo(CopyOnWrite):
         return copies
 
 
+class _CountsWhatItRefused(CopyOnWrite):
+    def append(self, seq: str) -> Any:
+        try:
+            return super().append(seq)
+        except MemoryError:
+            self.lengths[seq] += 1
+            raise
+
+
 class _SharesTheList(CopyOnWrite):
     def fork(self, parent: str, child: str) -> None:
         super().fork(parent, child)
@@ -176,6 +186,10 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "parent and child hold the same blocks, but each has a list of its own to grow", _SharesTheList
+        ),
+        Misconception(
+            "append counted the token before it had a slot: after MemoryError nothing may have changed",
+            _CountsWhatItRefused,
         ),
         Misconception("append returns [] when nothing is copied, not None", _ReturnsNothing),
     ),

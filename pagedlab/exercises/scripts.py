@@ -54,7 +54,7 @@ def view(
     """
     lines, before = [], dict[str, list[int]]()
     for call, (ended, tables) in zip(calls, steps, strict=True):
-        after = {name: entry[1] for name, entry in tables.items() if entry[0] == "returned"}
+        after = {name: e[1] for name, e in tables.items() if e[0] == "returned" and isinstance(e[1], list)}
         if ended[0] == "raised":
             words = _raised(ended)
         elif call[0] == "allocate":
@@ -76,7 +76,8 @@ def say(call: Call) -> str:
 def _blocks(answer: Any, table: Any) -> str:
     if not isinstance(answer, list):
         return f"returns {brief(answer)}, no list of blocks"
-    return f"{len(answer)} blocks" + ("" if answer == table else ", but its table has others")
+    said = f"{len(answer)} block{'' if len(answer) == 1 else 's'}"
+    return said + ("" if answer == table else ", but its table has others")
 
 
 def _raised(ended: list[Any]) -> str:
@@ -88,9 +89,12 @@ def _copies(pairs: Any, old: list[int] | None, new: list[int] | None) -> str:
     """The copies in terms of the writer's table, since their numbers may be any."""
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return f"returns {brief(pairs)}, no list of (from, to)"
-    last = ((new, "its new last block"), (old, "its old one"))
-    places = {table[-1]: place for table, place in last if table}
-    named = [f"{places.get(src, 'another')} to {places.get(dst, 'another')}" for src, dst in pairs]
+
+    def place(block: Any) -> str:
+        last = ((old, "its old one"), (new, "its new last block"))
+        return next((words for table, words in last if table and table[-1] == block), "another")
+
+    named = [f"{place(src)} to {place(dst)}" for src, dst in pairs]
     return "copies " + (", ".join(named) or "nothing")
 
 

@@ -198,7 +198,35 @@ def append_when(condition):
     return append
 
 
+def counts_first(self, seq):
+    entry = self.seqs[seq]
+    entry[1] += 1
+    if entry[1] > len(entry[0]) * self.size:
+        entry[0].extend(self.take(1))
+
+
+def lists_first(self, seq, tokens):
+    if seq in self.seqs:
+        raise ValueError(seq)
+    self.seqs[seq] = [[], tokens]
+    self.seqs[seq][0] += self.take(-(-tokens // self.size))
+    return self.seqs[seq][0]
+
+
+def empties_the_table(self, seq):
+    self.pool.extend(self.seqs[seq][0])
+    self.seqs[seq][0] = []
+
+
 WRONG = {
+    "one block": (changed(allocate=rounds(lambda n, size: 1)), "one block for all"),
+    "counts first": (changed(append=counts_first), "counted the token before"),
+    "lists first": (changed(allocate=lists_first), "was refused"),
+    "empties the table": (changed(free=empties_the_table), "an empty table"),
+    "a table for anyone": (
+        changed(table=lambda self, seq: self.seqs.get(seq, [[]])[0]),
+        "is a KeyError, not []",
+    ),
     "one block too many": (changed(allocate=rounds(lambda n, size: n // size + 1)), "one block too many"),
     "rounded down": (changed(allocate=rounds(lambda n, size: n // size)), "round up"),
     "a block for each token": (changed(allocate=rounds(lambda n, size: n)), "one block for each token"),
@@ -239,6 +267,18 @@ def test_the_report_shows_the_script_and_the_call_that_went_wrong():
     assert report.smallest.tried.splitlines()[0].startswith("Allocator(num_blocks=")
     assert report.smallest.expected.startswith("allocate(") and "blocks | " in report.smallest.expected
     assert "raises MemoryError" in report.smallest.got
+
+
+@pytest.mark.parametrize("nothing", [None, 3, "01", {}, {"a": [0]}, [[0]], [None]])
+def test_tables_of_no_shape_are_a_report(nothing):
+    report = exercises.check("allocator", changed(table=lambda self, seq: nothing), progress=None)
+    assert report.public_passed == 0 and "no block" in report.smallest.got
+
+
+def test_a_class_of_empty_methods_is_a_report():
+    verbs = dict.fromkeys(("allocate", "append", "free", "table"), lambda *arguments: None)
+    report = exercises.check("allocator", changed(**verbs), progress=None)
+    assert report.public_passed == 0 and "returns None, no list of blocks" in str(report)
 
 
 def test_a_method_that_is_missing_is_said():

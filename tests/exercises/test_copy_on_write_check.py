@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trying import assert_passes, assert_recognised
 
-from pagedlab import BlockManager
+from pagedlab import BlockManager, exercises
 
 
 class Counting:
@@ -221,6 +221,14 @@ def frees_all(self, seq):
     self.pool.extend(self.tables.pop(seq))
 
 
+def counts_first(self, seq):
+    try:
+        return Counting.append(self, seq)
+    except MemoryError:
+        self.lengths[seq] += 1
+        raise
+
+
 WRONG = {
     "in place": (changed(append=in_place), "another sequence holds too"),
     "copies alone": (changed(append=copies_alone), "a single holder"),
@@ -233,6 +241,7 @@ WRONG = {
     "keeps hold": (changed(copy=keeps_hold), "holds the old block no longer"),
     "one list": (changed(fork=one_list), "a list of its own"),
     "None": (changed(append=lambda self, seq: Counting.append(self, seq) or None), "not None"),
+    "counts first": (changed(append=counts_first), "counted the token before"),
 }
 
 
@@ -244,3 +253,9 @@ def test_any_bookkeeping_passes(style):
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_known_mistake_is_named_by_its_tables(mistake):
     assert_recognised("copy-on-write", *WRONG[mistake])
+
+
+def test_copies_of_no_shape_are_a_report():
+    for pairs in (3, [(0,)], [([0], [1])]):
+        wrong = changed(append=lambda self, seq, pairs=pairs: (Counting.append(self, seq), pairs)[1])
+        assert not exercises.check("copy-on-write", wrong, progress=None).passed
