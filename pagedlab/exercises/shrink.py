@@ -63,9 +63,27 @@ def smaller(value: Any) -> Iterator[Any]:
         if value and all(type(item) is int for item in value) and min(value) > 0:
             yield [item - min(value) for item in value]
     elif isinstance(value, tuple):
+        yield from _cut_alike(value)
         yield from map(tuple, _one_smaller(list(value)))
 
 
 def _one_smaller(values: list[Any]) -> Iterator[list[Any]]:
     for i, item in enumerate(values):
         yield from (values[:i] + [simpler] + values[i + 1 :] for simpler in smaller(item))
+
+
+def _cut_alike(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Lists of one length may belong together, item by item: the same items are taken from all."""
+    for length in {len(each) for each in values if isinstance(each, list)}:
+        places = [n for n, each in enumerate(values) if isinstance(each, list) and len(each) == length]
+        if len(places) < 2:
+            continue
+        halves = (range(length // 2), range(length // 2, length)) if length > 1 else ()
+        for kept in (*halves, *([i for i in range(length) if i != gone] for gone in range(length))):
+            yield tuple([each[i] for i in kept] if n in places else each for n, each in enumerate(values))
+        for i in range(length):
+            for items in _cut_alike(tuple(values[n][i] for n in places)):
+                cut = dict(zip(places, items, strict=True))
+                yield tuple(
+                    [*each[:i], cut[n], *each[i + 1 :]] if n in cut else each for n, each in enumerate(values)
+                )
