@@ -211,6 +211,8 @@ def _recognise(exercise: Exercise, tries: Sequence[Try]) -> dict[int, Misconcept
 def _in_general(tries: Sequence[Try]) -> str:
     """A hint for what goes wrong in any exercise."""
     answers = [each.outcome.value for each in tries if each.outcome.kind == "returned"]
+    if answers and all(isinstance(answer, str) for answer in answers):
+        return "the answer is text: numbers are asked for, without words or units"
     if len(answers) > 1 and all(answer == answers[0] for answer in answers):
         if answers[0] is None:
             return "the answer is always None: does every path end in a return?"

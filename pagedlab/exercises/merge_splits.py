@@ -12,6 +12,7 @@ from pagedlab.exercises.report import Arguments, Check, Exercise, Misconception,
 from pagedlab.exercises.solutions.merge_splits import solution
 
 INF, NAN = float("inf"), float("nan")
+_WRONG_TOTALS = np.max, np.sum, np.mean
 
 
 def _parts(rng: random.Random, lses: Sequence[float], empty: float = NAN) -> Arguments:
@@ -120,8 +121,17 @@ EXERCISE = Exercise(
     ),
     reference=solution,
     misconceptions=(
-        Misconception("parts do not weigh alike: each counts by exp of its lse", _weighed(np.ones_like)),
-        Misconception("the weight is exp(lse), not lse itself", _weighed(lambda logs: logs)),
+        Misconception(
+            "parts do not weigh alike: each counts by exp of its lse",
+            _weighed(np.ones_like),
+            tuple(_weighed(np.ones_like, total) for total in _WRONG_TOTALS),
+        ),
+        Misconception(
+            "the weight is exp(lse), not lse itself",
+            _weighed(np.asarray),
+            tuple(_weighed(np.asarray, total) for total in _WRONG_TOTALS),
+        ),
+        Misconception("two things are asked for: the output and its lse", lambda o, e: solution(o, e)[0]),
         Misconception("subtract the largest lse before exp: exp of ten thousand is infinite", _naive),
         Misconception("an empty part counts 0 times, but 0 x NaN is NaN: leave its output out", _spreads),
         Misconception("when all parts are empty: zeros and -inf; -inf - -inf is NaN", _unguarded),

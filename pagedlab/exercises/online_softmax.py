@@ -118,8 +118,8 @@ def _walk(
     return acc / np.float64(total) if total or not careful else np.zeros(3)
 
 
-def _no_maximum(score_blocks: Any, value_blocks: Any) -> Any:
-    weights = [np.exp(np.asarray(block)) for block in score_blocks]
+def _no_maximum(score_blocks: Any, value_blocks: Any, most: float = INF) -> Any:
+    weights = [np.exp(np.minimum(block, most)) for block in score_blocks]
     acc = sum(w @ np.asarray(v) for w, v in zip(weights, value_blocks, strict=True))
     total = sum(w.sum() for w in weights)
     return acc / total if total else np.zeros(3)
@@ -177,6 +177,7 @@ EXERCISE = Exercise(
         Misconception(
             "weights of different blocks are relative to different maxima until the old ones are rescaled",
             partial(_walk, acc_shrinks=False, sum_shrinks=False),
+            (partial(_walk, running=False, acc_shrinks=False, sum_shrinks=False),),
         ),
         Misconception(
             "the maximum is that of all blocks so far, not of the block at hand",
@@ -190,6 +191,11 @@ EXERCISE = Exercise(
             partial(_walk, first=0.0),
         ),
         Misconception("subtract the largest score before exp: exp of ten thousand is infinite", _no_maximum),
+        Misconception(
+            "scores that are cut off all weigh alike: subtract the largest instead",
+            partial(_no_maximum, most=50.0),
+            tuple(partial(_no_maximum, most=most) for most in (20.0, 80.0, 100.0, 700.0)),
+        ),
         Misconception("divide by the sum of the weights at the end", partial(_walk, divides=False)),
         Misconception(
             "-inf - -inf and 0 / 0 are NaN: mind blocks in which nothing is seen yet",

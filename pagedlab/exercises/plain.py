@@ -84,7 +84,7 @@ def brief(value: Any, length: int = 120) -> str:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(value) if value == round(value, 3) else float(f"{value:.6g}")
     if isinstance(value, list | tuple):
         return type(value)(_rounded(item) for item in value)
     return value

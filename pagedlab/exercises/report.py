@@ -73,7 +73,7 @@ def tally(right: Sequence[bool]) -> tuple[bool, int, int, str]:
 def differ(exercise: Exercise, arguments: Arguments, expected: Any, got: Any) -> tuple[str, str, str]:
     """What was tried, expected and got, in words: the call with the names that the solution's own has."""
     names = inspect.signature(exercise.reference).parameters
-    tried = ", ".join(f"{name}={brief(value)}" for name, value in zip(names, arguments, strict=False))
+    tried = ", ".join(f"{name}={brief(value, 240)}" for name, value in zip(names, arguments, strict=False))
     return tried, brief(expected), brief(got)
 
 

@@ -333,6 +333,14 @@ ONLINE_WRONG = {
     "nothing shrinks": (online(acc=False, total=False), "relative to different maxima"),
     "grows": (online(flip=True), "not by exp(new - old)"),
     "from 0": (online(start=0.0), "begins at -inf"),
+    "each block alone": (online(acc=False, total=False, running=False), "relative to different maxima"),
+    "cut off": (
+        lambda s, v: (
+            sum((torch.exp(a.clip(max=50)) @ b for a, b in zip(s, v, strict=True)), torch.zeros(3))
+            / (sum(torch.exp(a.clip(max=50)).sum() for a in s) or 1)
+        ),
+        "cut off",
+    ),
     "block's maximum": (online(running=False), "of the block at hand"),
     "no guard": (online(guard=False), "-inf - -inf"),
     "no division": (online(divide=False), "divide by the sum"),
@@ -427,6 +435,8 @@ def merge(weigh=lambda logs: torch.exp(logs - logs.max()), total=None):
 
 MERGE_WRONG = {
     "mean": (merge(torch.ones_like), "do not weigh alike"),
+    "mean and largest": (merge(torch.ones_like, torch.max), "do not weigh alike"),
+    "no lse": (lambda o, e: merge_torch(o, e)[0], "two things"),
     "lse as weight": (merge(lambda logs: logs), "not lse itself"),
     "overflow": (
         lambda o, e: (
@@ -469,6 +479,13 @@ def test_a_right_answer_of_any_style_passes(name, style):
 )
 def test_a_known_mistake_is_named_by_its_output(name, mistake):
     assert_recognised(name, *WRONG[name][mistake])
+
+
+def test_blocks_and_their_values_get_smaller_together():
+    report = exercises.check("online-softmax", ONLINE_WRONG["values do not shrink"][0], progress=None)
+    assert report.smallest.picture.count("block") == 2 and report.smallest.tried.count(",") <= 8
+    report = exercises.check("merge-splits", MERGE_WRONG["overflow"][0], progress=None)
+    assert report.smallest.tried.startswith("outputs=[[0.0, 0.0, 0.0]], lses=[")
 
 
 @pytest.mark.parametrize("style", ONLINE)

@@ -91,6 +91,16 @@ def test_a_hint_is_said_once():
     assert all("comes first" in finding.hint for finding in report.findings)
 
 
+def test_an_answer_in_words_is_said_to_be_none():
+    report = exercises.check("waste", lambda n, b, r: f"{right(n, b, r)[0]} slots")
+    assert "without words or units" in report.parts()[0].hint
+
+
+def test_a_whole_number_is_shown_to_its_last_digit():
+    report = exercises.check("kv-bytes", lambda n, h, d, b, t: 2.0 * n * h * d * b * t + 1, seed=1)
+    assert all(int(float(finding.got)) == int(finding.expected) + 1 for finding in report.findings)
+
+
 def test_the_report_is_plain_data_too():
     report = exercises.check("waste", off_by_some)
     content = json.loads(json.dumps(report.to_dict()))
