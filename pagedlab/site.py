@@ -68,20 +68,17 @@ class _Site:
 
 
 def make(
-    folder: Path, lessons: list[Path], verdicts: Mapping[str, Any] | None, lite: Path | None = None
+    folder: Path, lessons: list[Path], verdicts: Mapping[str, Any] | None, lite: bool = False
 ) -> dict[str, int]:
     """Write the site into `folder`: bytes of each page by its name.
 
     `verdicts` is what `claims_command.run` returned, here or elsewhere; without it there is no page of them.
-    `lite` is where the pieces of JupyterLite lie (`site_lite`); without it no lesson can be run on the site.
-    Raises ExportError for a lesson that does not run and for a missing piece, OSError where nothing can be
-    written.
+    With `lite` the start page leads to the lessons that can be run there, which `site_lite` writes.
+    Raises ExportError for a lesson that does not run, OSError where nothing can be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if lite:
-        site_lite.build(folder, lite)
     site = _Site(export.Assets(folder / "assets"))
-    start = export.markdown(_start(lessons, bool(verdicts), bool(lite)))
+    start = export.markdown(_start(lessons, bool(verdicts), lite))
     site.add_text("index", "pagedlab", f'<div class="text">{start}</div>')
     for lesson in lessons:
         page = export.page(lesson, site.assets)
@@ -188,8 +185,10 @@ def command(args: argparse.Namespace) -> int:
     chosen = [export.find(lesson) for lesson in args.lessons]
     chosen = chosen or sorted(shipped_lessons().glob("*.ipynb"))
     args.folder.mkdir(parents=True, exist_ok=True)  # before the claims take their minutes
+    if args.lite:  # first, because it takes least and most can be missing
+        site_lite.build(args.folder, args.lite)
     verdicts = None if args.no_claims else _verdicts(args.verdicts)
-    written = make(args.folder, chosen, verdicts, args.lite)
+    written = make(args.folder, chosen, verdicts, bool(args.lite))
     total = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     found: dict[str, Any] = {"folder": str(args.folder), "pages": written, "bytes": total}
     print(
