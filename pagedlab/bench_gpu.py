@@ -67,7 +67,7 @@ def points() -> list[Point]:
 
 def dry_points() -> list[Point]:
     """Sizes that take seconds anywhere; the times mean nothing."""
-    plan = [Point(Sizes(2, 20, 1, 2, 16, dtype), (1, 16), turns=2) for dtype in DTYPES]
+    plan = [Point(Sizes(2, 20, 1, 2, 16, dtype), (1, 16, 64), turns=2) for dtype in DTYPES]
     return [replace(plan[0], peers=("flex",)), *plan[1:]]
 
 
@@ -133,6 +133,9 @@ def _makers(decode: Decode, point: Point) -> Iterator[tuple[str, Callable[[], Ca
         yield f"paged {size}", partial(decode.paged, size, num_splits=1)
     for name, make in (("contiguous", decode.twin), (f"paged {some}", partial(decode.paged, some))):
         yield f"{name}, split", partial(make, name=f"{name}, split")
+    if decode.kernel == "triton":
+        name = f"paged {point.blocks[-1]}, bulk"
+        yield name, partial(decode.paged, point.blocks[-1], name=name, attend=_in_bulk, num_splits=1)
     if not decode.scales:
         yield "sdpa", decode.sdpa
     yield "copy", decode.copier
@@ -141,6 +144,24 @@ def _makers(decode: Decode, point: Point) -> Iterator[tuple[str, Callable[[], Ca
     yield name, partial(decode.paged, some, name=name, num_splits=1)
     for peer in map(peers.get, point.peers):
         yield peer.name, partial(decode.peer, peer, 16)
+
+
+def _in_bulk(
+    query: Any,
+    key: Any,
+    value: Any,
+    table: Any,
+    lengths: Any,
+    *,
+    backend: str,
+    check: bool = True,
+    **options: Any,
+) -> Any:
+    """`paged_attention`, each tile copied in one piece. Raises ValueError for blocks too small for that."""
+    from pagedlab_kernels import checks, triton_launch
+
+    call = checks.paged_call(query, key, value, table, lengths, None, checks.Options(**options), check=check)
+    return triton_launch.attend(call, bulk_copies=True)[0]
 
 
 def _dry(comparison: Comparison) -> str:

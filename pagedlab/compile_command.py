@@ -87,9 +87,10 @@ def listing(kernel: CompiledKernel) -> str:
 
 def _row(kernel: CompiledKernel) -> Sequence[str]:
     widths = sorted({load.width for load in kernel.cache_loads})
+    width = "tile" if widths == [0] else f"{', '.join(map(str, widths))} B" if widths else "-"
     occupancy = kernel.occupancy
     return (
-        kernel.kernel, kernel.target, f"{', '.join(map(str, widths))} B" if widths else "-",
+        kernel.kernel, kernel.target, width,
         str(kernel.copies_in_flight or "-"), str(kernel.num_stages), str(kernel.num_warps),
         str(kernel.registers), f"{kernel.stack} B", _format.size(kernel.shared), str(occupancy.programs),
         occupancy.limit,

@@ -109,14 +109,20 @@ class Decode(Memory):
         return self._ours(name, f"{layout}, one piece", contiguous_attention, batches, lambda: rows, options)
 
     def paged(
-        self, block_size: int, order: str = SHUFFLED, layout: str = HND, name: str = "", **options: Any
+        self,
+        block_size: int,
+        order: str = SHUFFLED,
+        layout: str = HND,
+        name: str = "",
+        attend: Callable[..., Any] = paged_attention,
+        **options: Any,
     ) -> Case:
-        """Attention over blocks of `block_size` tokens that lie in such an order."""
+        """Attention over blocks of `block_size` tokens that lie in such an order, by `attend`."""
         blocks = [self.blocks(buffer, block_size, layout) for buffer in (self.key, self.value)]
         table = self.table(block_size, order)
         batches = [(*blocks, table[part], self.lengths[part]) for part in self.parts]
         name, lie = name or f"paged {block_size}", f"{layout}, blocks {order}"
-        return self._ours(name, lie, paged_attention, batches, lambda: _gathered(blocks, table), options)
+        return self._ours(name, lie, attend, batches, lambda: _gathered(blocks, table), options)
 
     def sdpa(self, name: str = TORCH) -> Case:
         """torch's attention, with the query heads of a group as rows of one query: its fastest way here."""

@@ -44,7 +44,8 @@ def test_a_dry_run_times_every_case_and_writes_a_recording(tmp_path, capsys, no_
     assert len(kept.comparisons) == len(DTYPES)
     for comparison, dtype in zip(kept.comparisons, DTYPES, strict=True):
         names = [timing.name for timing in comparison.timings]
-        ours = ["contiguous", "paged 1", "paged 16", "contiguous, split", "paged 16, split"]
+        ours = ["contiguous", "paged 1", "paged 16", "paged 64", "contiguous, split", "paged 16, split"]
+        ours += ["paged 64, bulk"]
         once, last = (["sdpa"], ["flex 16"]) if dtype == "bfloat16" else ([], [])
         assert names == [*ours, *once, "copy", "paged 16, launched", *last]
         assert f"{dtype}, " in comparison.what and "2 turns" in comparison.what

@@ -27,12 +27,12 @@ SCALES = "[blocks, block_size, kv_heads]"
 class Options:
     """What all public calls take besides tensors, as it was given."""
 
-    scale: Any
-    window: Any
-    softcap: Any
-    num_splits: Any
-    k_scale: Any
-    v_scale: Any
+    scale: Any = None
+    window: Any = None
+    softcap: Any = None
+    num_splits: Any = None
+    k_scale: Any = None
+    v_scale: Any = None
 
 
 def paged_call(

@@ -13,6 +13,8 @@ What holds it together:
 - Ids are widened to 64 bits before they are multiplied by a stride: 40,000 blocks of 64 KiB are past 2^31.
 - A scale of a quantised cache is the same along the head dimension. So it never touches a tile of K or V:
   K's is a factor of the score, V's of the weight.
+- Where a block is whole tiles, a tile can come in one piece: the hardware copies it from a descriptor, and no
+  lane computes an address. That is for large blocks only, and it brings along what a mask would leave out.
 - A sequence can be cut into splits that run side by side; `merge` then weighs them. With one split the result
   goes straight to its place.
 
@@ -30,6 +32,7 @@ import triton.language as tl
 def attention(
     query, keys, values,  # [tokens, q_heads, head_dim], and twice [blocks, block_size, kv_heads, head_dim]
     key_scales, value_scales,  # [blocks, block_size, kv_heads], or None
+    key_tiles, value_tiles,  # K and V again, as descriptors of tiles to copy in one piece each, or None
     table, starts,  # block ids; where the rows of a CSR table start, None for a padded one; twin: None both
     seq_lens, query_starts,  # [seqs] and [seqs + 1]; None for a decode, where every sequence has one token
     out, lse,  # [tokens, q_heads, splits, head_dim] and [tokens, q_heads, splits], without gaps
@@ -76,8 +79,9 @@ def attention(
     # What they see together: from the first one's window up to the last one. A split of it is whole tiles.
     first = tl.maximum(tl.maximum(length - queries_stop + first_query, 0) - window + 1, 0)
     last = tl.maximum(length - queries_stop + last_query + 1, first)
-    per_split = tl.cdiv(tl.cdiv(last - first, SPLITS), TILE) * TILE
-    start = first + split * per_split
+    begin = first if key_tiles is None else first // TILE * TILE  # a tile in one piece is never in two blocks
+    per_split = tl.cdiv(tl.cdiv(last - begin, SPLITS), TILE) * TILE
+    start = begin + split * per_split
     stop = tl.minimum(start + per_split, last)
 
     if PAGED:
@@ -98,11 +102,23 @@ def attention(
             slot = position
         block, slot = block.to(tl.int64), slot.to(tl.int64)
 
-        real = inside[:, None] & (dim < HEAD_DIM)[None, :]
-        k_row = block * k_block + slot * k_slot + kv_head * k_head  # [TILE]
-        v_row = block * v_block + slot * v_slot + kv_head * v_head
-        k = tl.load(keys + k_row[:, None] + dim[None, :], mask=real, other=0.0)  # [TILE, HEAD_PAD]
-        v = tl.load(values + v_row[:, None] + dim[None, :], mask=real, other=0.0)
+        if key_tiles is None:
+            real = inside[:, None] & (dim < HEAD_DIM)[None, :]
+            k_row = block * k_block + slot * k_slot + kv_head * k_head  # [TILE]
+            v_row = block * v_block + slot * v_slot + kv_head * v_head
+            k = tl.load(keys + k_row[:, None] + dim[None, :], mask=real, other=0.0)  # [TILE, HEAD_PAD]
+            v = tl.load(values + v_row[:, None] + dim[None, :], mask=real, other=0.0)
+        else:
+            page, offset = seq, tile
+            if PAGED:
+                page, offset = (
+                    tl.load(entries + tile // BLOCK_SIZE),
+                    tile % BLOCK_SIZE,
+                )  # the paging, once a tile
+            k = key_tiles.load([page, kv_head.to(tl.int32), offset, 0]).reshape([TILE, HEAD_PAD])
+            v = value_tiles.load([page, kv_head.to(tl.int32), offset, 0]).reshape([TILE, HEAD_PAD])
+            if (tile < first) | (tile + TILE > stop):  # a copy knows no mask, and 0 * NaN is NaN
+                v = tl.where((inside & (position >= first))[:, None], v, tl.zeros_like(v))
         k, v = widen(k, q.dtype, FP8_BITS), widen(v, q.dtype, FP8_BITS)
 
         score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [ROWS, TILE]

@@ -8,13 +8,14 @@ launching it, so that a kernel can be compiled or traced exactly as it would run
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from . import triton_kernels
 from .call import MAX_SPLITS, AttentionCall
@@ -69,6 +70,7 @@ class Device:
     knows_e4m3: bool
     interpreted: bool = False
     multiprocessors: int = 0  # 0: not known
+    bulk_copies: bool = False  # copy K and V a tile at a time, by tensor descriptors (in hardware from sm_90)
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,14 @@ def refusal(call: AttentionCall) -> str | None:
     return None
 
 
-def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
-    """Return the output `[tokens, q_heads, head_dim]` and the scores' log-sum-exp `[tokens, q_heads]`."""
+def attend(call: AttentionCall, *, bulk_copies: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the output `[tokens, q_heads, head_dim]` and the scores' log-sum-exp `[tokens, q_heads]`.
+
+    Raises ValueError where `bulk_copies` are asked for and cannot be had. They are not the default: no
+    recording says yet where they are faster.
+    """
     device = call.query.device
-    wanted = plan(call, device_of(call.query))
+    wanted = plan(call, replace(device_of(call.query), bulk_copies=bulk_copies))
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         for launch in wanted.launches:
             launch.run()
@@ -155,6 +161,9 @@ def plan(call: AttentionCall, device: Device) -> Plan:
         parts = torch.empty(*shape[:2], splits, shape[2], dtype=torch.float32, device=where)
         part_lses = torch.empty(parts.shape[:3], dtype=torch.float32, device=where)
     arguments = attention_arguments(call, constants["FP8_BITS"])
+    caches = ("keys", "values") if device.bulk_copies else ()
+    arguments |= {"key_tiles": None, "value_tiles": None}
+    arguments |= {f"{name[:-1]}_tiles": tiles_of(arguments[name], call, tiling.tile) for name in caches}
     arguments |= {"query": query, "q_token": query.stride(0), "q_head": query.stride(1)}
     arguments |= {"out": parts, "lse": part_lses}
     how = (tiling.num_warps, tiling.num_stages(call.paged))
@@ -196,6 +205,20 @@ def splits_for(call: AttentionCall, device: Device, programs: int) -> int:
     wanted = PROGRAMS * device.multiprocessors // programs
     most = min(wanted, min(longest, call.reach) // FEWEST_TOKENS, MAX_SPLITS)
     return 1 << max(0, most.bit_length() - 1)
+
+
+def tiles_of(cache: Tensor, call: AttentionCall, tile: int) -> TensorDescriptor:
+    """A cache `[blocks, block_size, kv_heads, head_dim]` as a GPU copies the tiles of one head from it.
+
+    Raises ValueError where a tile would lie in two blocks, or a row of it off the borders of 16 bytes.
+    """
+    if call.paged and call.block_size % tile:
+        raise ValueError(f"a tile of {tile} tokens would lie in two blocks of {call.block_size}")
+    by_head = cache.transpose(1, 2)
+    offsets = [stride * cache.element_size() for stride in by_head.stride()[:3]]
+    if not cache.numel() or cache.data_ptr() % 16 or any(offset % 16 for offset in offsets):
+        raise ValueError(f"rows of the cache are {offsets} bytes apart: a copy begins at 16-byte borders")
+    return TensorDescriptor.from_tensor(by_head, [1, 1, tile, padded_head_dim(call)])
 
 
 def tiling_for(call: AttentionCall, device: Device) -> Tiling:

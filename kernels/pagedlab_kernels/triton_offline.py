@@ -11,6 +11,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .call import AttentionCall, BlockTable
 from .triton_launch import KNOWS_E4M3, Device, Launch
@@ -77,7 +78,9 @@ def compile_launch(launch: Launch, target: GPUTarget) -> Any:
         if argument is None or (type(argument) is int and argument == 1):
             constants[name], signature[name] = argument, "constexpr"
             continue
-        if isinstance(argument, torch.Tensor):
+        if isinstance(argument, TensorDescriptor):
+            signature[name] = f"tensordesc<{ELEMENTS[argument.base.dtype]}{argument.block_shape}>"
+        elif isinstance(argument, torch.Tensor):
             signature[name] = "*" + ELEMENTS[argument.dtype]
         else:
             signature[name] = "i32" if isinstance(argument, int) else "fp32"

@@ -18,6 +18,7 @@ _SASS_LOC = re.compile(r'\s*//## File "([^"]*)", line (\d+)')
 _ELEMENT = {"b8": 1, "b16": 2, "b32": 4, "b64": 8, "u8": 1, "u16": 2, "u32": 4, "f32": 4, "u64": 8}
 _PTX_LOAD = re.compile(r"\bld\.global\b[\w:.]*?(?:\.v(\d))?\.(b8|b16|b32|b64|u8|u16|u32|u64|f32)\b")
 _PTX_COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global\b[^,]*,[^,]*,\s*(0x[0-9a-f]+|\d+)")
+_PTX_BULK = re.compile(r"\bcp\.async\.bulk\.tensor\.\dd\.shared\b")
 _AMD_LOAD = re.compile(r"\b(?:buffer|global)_load_(\w+)")
 _AMD_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dword": 4, "ushort": 2, "short": 2, "sshort": 2}
 
@@ -47,6 +48,8 @@ def loads(code: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
     for line, text in code:
         if found := _PTX_COPY.search(text):
             key = line, int(found[1], 0), True
+        elif _PTX_BULK.search(text):
+            key = line, 0, True
         elif found := _PTX_LOAD.search(text):
             key = line, int(found[1] or 1) * _ELEMENT[found[2]], False
         elif found := _AMD_LOAD.search(text):
@@ -63,13 +66,18 @@ def loads(code: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
 
 def in_flight(code: Iterable[tuple[int, str]], lines: set[int]) -> int:
     """How many copies begun at `lines` (those of K and V) are still under way while the kernel waits for the
-    oldest, at most. A copy here is a whole tile: what was begun between two commits."""
+    oldest, at most. A copy here is a whole tile: what was begun between two commits, or one in one piece."""
     groups: deque[set[int]] = deque()
     begun: set[int] = set()
-    most = 0
+    most = pieces = 0
     for line, text in code:
         if _PTX_COPY.search(text):
             begun.add(line)
+        elif _PTX_BULK.search(text):
+            pieces += line in lines
+        elif "mbarrier.try_wait" in text or re.search(r"\bbra\b", text):
+            most = max(most, pieces - 1)
+            pieces = 0  # what is begun in the loop takes the place of what has come
         elif "cp.async.commit_group" in text:
             groups.append(begun)
             begun = set()
@@ -81,7 +89,8 @@ def in_flight(code: Iterable[tuple[int, str]], lines: set[int]) -> int:
 
 
 def load_lines(source: str) -> dict[int, str]:
-    """What each line with a `tl.load` reads: the first name in its address, a parameter as a rule.
+    """What each line with a load reads: the first name in its address, a parameter as a rule; or the
+    descriptor whose method it is.
 
     >>> load_lines("k = tl.load(keys + row[:, None], mask=real)")
     {1: 'keys'}
@@ -89,6 +98,7 @@ def load_lines(source: str) -> dict[int, str]:
     found = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
-            first = re.search(r"[A-Za-z_]\w*", ast.unparse(node.args[0]))
+            module = ast.unparse(node.func.value) == "tl"
+            first = re.search(r"[A-Za-z_]\w*", ast.unparse(node.args[0] if module else node.func.value))
             found[node.lineno] = first[0] if first else ""
     return found

@@ -18,8 +18,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from . import assembly, child
-from .report import NO_TILE
+from .report import CACHES, NO_TILE
 
+BULK_COPIES = 90  # the first compute capability that has them
 NVIDIA = Path(triton.__file__).parent / "backends/nvidia/bin"
 
 
@@ -29,11 +30,13 @@ def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, 
 
     nvidia = job["target"].startswith("sm_")
     target = GPUTarget("cuda", int(job["target"][3:]), 32) if nvidia else GPUTarget("hip", job["target"], 64)
-    call = triton_offline.example(
-        **{key: getattr(torch, value) if "dtype" in key else value for key, value in job["call"].items()}
-    )
+    options = {key: getattr(torch, value) if "dtype" in key else value for key, value in job["call"].items()}
+    device = replace(triton_offline.device_for(target), bulk_copies=options.pop("bulk_copies", False))
+    if device.bulk_copies and not (nvidia and target.arch >= BULK_COPIES):
+        raise ValueError(f"only sm_{BULK_COPIES} and later copy a tile in one piece")
+    call = triton_offline.example(**options)
     try:
-        launches = triton_launch.plan(call, triton_offline.device_for(target)).launches
+        launches = triton_launch.plan(call, device).launches
     except StopIteration:
         raise ValueError(f"{NO_TILE} {call.head_dim} in {job['call']['dtype']}") from None
     launch = launches[-1 if job["kernel"] == "merge" else 0]
@@ -43,7 +46,7 @@ def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, 
     text = compiled.asm["ptx" if nvidia else "amdgcn"]
     code = list(assembly.instructions(text, child.KERNELS))
     reads = assembly.load_lines(source)
-    caches = {line for line, name in reads.items() if name in ("keys", "values")}
+    caches = {line for line, name in reads.items() if name in CACHES}
     found: dict[str, Any] = {
         "num_warps": launch.num_warps, "num_stages": launch.num_stages, "shared": compiled.metadata.shared,
         "copies_in_flight": assembly.in_flight(code, caches),

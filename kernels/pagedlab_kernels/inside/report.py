@@ -15,11 +15,13 @@ from typing import Any
 from . import child
 
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100", "gfx942")
+CACHES = ("keys", "values", "key_tiles", "value_tiles")  # parameters of the kernels that are K and V
 NO_TILE = "no tile is wide enough for a head of"
 # Kernels by what sets their calls apart; the merge needs a call that is split.
 KERNELS: dict[str, dict[str, Any]] = {
     "decode": {}, "decode-twin": {"paged": False}, "prefill": {"prefill": True},
     "prefill-twin": {"prefill": True, "paged": False}, "merge": {"num_splits": 7},
+    "decode-bulk": {"block_size": 64, "bulk_copies": True},
 }  # fmt: skip
 
 
@@ -61,7 +63,7 @@ class Load:
 
     line: int
     reads: str  # the pointer that the line names first
-    width: int  # bytes that a lane takes at once
+    width: int  # bytes that a lane takes at once; 0 for a copy in one piece, in which no lane takes part
     asynchronous: bool  # straight to shared memory, without waiting
     count: int  # in the text, unrolled copies included
 
@@ -97,7 +99,7 @@ class CompiledKernel:
     @property
     def cache_loads(self) -> tuple[Load, ...]:
         """Those of K and V."""
-        return tuple(load for load in self.loads if load.reads in ("keys", "values"))
+        return tuple(load for load in self.loads if load.reads in CACHES)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -140,10 +142,10 @@ def compile_report(
     """Compile each kernel for each target, as it would be launched there, and report what came out.
 
     No GPU is needed. `kernels` are names in `KERNELS`, or names of your own with the options of
-    `triton_offline.example` that lead to them. `dtype` and `cache_dtype` are torch's names; `num_stages`
-    replaces the launcher's choice; `listing` brings the assembly of every line; `source` is the text of a
-    module to take the kernels from, `kernel_source()` edited, say. A kernel that a target refuses is a row
-    with the reason.
+    `triton_offline.example` that lead to them, or with `bulk_copies` for tiles in one piece. `dtype` and
+    `cache_dtype` are torch's names; `num_stages` replaces the launcher's choice; `listing` brings the
+    assembly of every line; `source` is the text of a module to take the kernels from, `kernel_source()`
+    edited, say. A kernel that a target refuses is a row with the reason.
 
     Raises ValueError for an unknown kernel or target, ModuleNotFoundError where Triton is not installed.
     """
