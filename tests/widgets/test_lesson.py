@@ -39,8 +39,8 @@ def test_a_machine_too_noisy_for_an_answer_is_said_to_be(guess):
 
 
 def test_a_name_that_no_measurement_has_is_refused_with_those_there_are(guess):
-    with pytest.raises(KeyError, match="no 'tiem', but.*time"):
-        answered(guess, verdict(), "tiem")
+    with pytest.raises(KeyError, match="no 'duration', but.*time"):
+        answered(guess, verdict(), "duration")
 
 
 def test_a_card_lists_what_was_published_row_by_row():

@@ -34,7 +34,7 @@ def test_a_second_free_that_passes_is_a_frame_of_its_own():
     "calls, words",
     [
         ([("allocate", "A", -3)], "tokens of allocate 'A' must be at least 0, got -3"),
-        ([("alocate", "A", 3)], "a call must be one of allocate, append, free, got 'alocate'"),
+        ([("borrow", "A", 3)], "a call must be one of allocate, append, free, got 'borrow'"),
     ],
 )
 def test_a_call_that_is_none_is_one_clear_error(calls, words):
