@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from access import violations
+from driving import choose, move
 from lab import REPOSITORY, Notebook, Server
 
 if TYPE_CHECKING:
@@ -185,3 +186,11 @@ def _contrast(*colours: str) -> float:
 
     low, high = sorted(map(luminance, colours))
     return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("lesson", sorted(path.name for path in LESSONS.glob("*.ipynb")))
+def test_what_a_lesson_lets_one_move_moves_and_changes_what_is_shown(open_lesson, lesson):
+    notebook = open_lesson(lesson)
+    moved = move(notebook.page)
+    assert any(moved.values()) or choose(notebook.page), "a lesson with nothing to move"
+    assert not notebook.watch.complaints()
