@@ -147,12 +147,10 @@ def _add_claims(site: _Site, record: Mapping[str, Any]) -> None:
         site.index.append(("claim", get(verdict.claim).says, text, f"claims.html#{verdict.claim}"))
 
 
-def _verdicts(file: Path | None) -> dict[str, Any]:
-    """An earlier run's verdicts from its file, or those of a quick run here and now."""
+def _verdicts(file: Path) -> dict[str, Any]:
+    """An earlier run's verdicts from its file."""
     from pagedlab import claims
 
-    if file is None:
-        return claims_command.run([claim.id for claim in claims.all()], quick=True)
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         for row in record["verdicts"]:
@@ -182,12 +180,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
+    from pagedlab import claims
+
     chosen = [export.find(lesson) for lesson in args.lessons]
     chosen = chosen or sorted(shipped_lessons().glob("*.ipynb"))
+    verdicts = _verdicts(args.verdicts) if args.verdicts else None
     args.folder.mkdir(parents=True, exist_ok=True)  # before the claims take their minutes
     if args.lite:  # first, because it takes least and most can be missing
         site_lite.build(args.folder, args.lite)
-    verdicts = None if args.no_claims else _verdicts(args.verdicts)
+    if not (verdicts or args.no_claims):
+        verdicts = claims_command.run([claim.id for claim in claims.all()], quick=True)
     written = make(args.folder, chosen, verdicts, bool(args.lite))
     total = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     found: dict[str, Any] = {"folder": str(args.folder), "pages": written, "bytes": total}

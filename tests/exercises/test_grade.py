@@ -259,7 +259,13 @@ NAMES = ("=cmd()", "-1+1", "two\nlines", "\x1b[2Jred", "‮evil", os.fsdecode(b"
 def run_grade(folder, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SECRET": "SECRET"}
     line = [sys.executable, "-m", "pagedlab", "grade", str(folder), "--seed", "7", *arguments]
-    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A job in the background is started deaf to Ctrl-C, and so would be what it starts.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(line, env=environment, text=True, **pipes)
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def contents(folder):

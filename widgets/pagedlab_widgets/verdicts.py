@@ -18,7 +18,7 @@ _LOOKS = (
     ("#CC79A7", "dashdot", "x"),
     ("#E69F00", "longdash", "triangle-up"),
     ("#56B4E9", "longdashdot", "star"),
-    (_NEUTRAL, "solid", "cross"),
+    ("#8822EE", "solid", "cross"),
 )
 """Hue, dash and mark of each line: they are told apart without colour."""
 
