@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import test_addresses as addresses
 import test_allocator
@@ -45,3 +47,9 @@ def test_five_right_answers_in_unlike_styles_and_eight_mistakes_each_with_its_ow
     hints = [named(name, words) for _, words in wrong.values()]
     assert all(len(each) <= 1 for each in hints), "words that two hints share tell no mistake"
     assert len(set().union(*hints)) >= 8
+
+
+@pytest.mark.parametrize("name", exercises.names())
+def test_the_shipped_solution_is_right(name):
+    module = import_module(f"pagedlab.exercises.solutions.{name.replace('-', '_')}")
+    assert exercises.check(name, module.solution, progress=None).passed
