@@ -177,7 +177,7 @@ def _changes(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Ch
 def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float) -> Iterator[Flag]:
     """What to set in the engine, with what it allows."""
     server, choice = setting.engine, setting.choice
-    rules = "; ".join(str(rule) for rule in server.rules(setting.model))
+    rules = "; ".join(str(rule) for rule in server.rules(setting.model, setting.gpu))
     block = server.set("block", str(chosen.block_size), "never far from the least cost above")
     yield replace(block, allowed=rules)
     fraction = setting.capacity.fraction
@@ -193,7 +193,8 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
         yield server.set("watermark", f"{watermark:g}", "finished first on a full server (simulated)")
     else:
         yield server.set("watermark", server.data["watermark"]["default"], "left alone: no share of blocks")
-    yield server.set("prefix", server.data["prefix"]["default"], _prefix_reason(demand))
+    prefix = server.data["prefix"]
+    yield server.set("prefix", prefix.get("value", prefix["default"]), _prefix_reason(demand))
     dtype = server.data["dtypes"].get(choice.dtype)
     if dtype and choice.dtype != "bf16":
         yield server.set("dtype", dtype, "the K and V counted with")
@@ -202,7 +203,7 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
 def _prefix_reason(demand: Demand) -> str:
     if demand.hits is None:
         return "left alone: the trace does not tell what prompts share"
-    return f"{demand.hits.share_of_prompts:.0%} of this trace's prompt tokens were seen before"
+    return f"{demand.hits.share_of_prompts:.0%} of this trace's prompt tokens were seen before (computed)"
 
 
 def _warnings(setting: Setting, costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[str]:
@@ -210,9 +211,9 @@ def _warnings(setting: Setting, costs: tuple[BlockCost, ...], chosen: BlockCost)
     server, own = setting.engine, setting.choice.block_size
     sizes = [size for size in (chosen.block_size, own) if size]
     for size in dict.fromkeys(sizes):
-        for rule in server.rules(setting.model):
+        for rule in server.rules(setting.model, setting.gpu):
             if not rule.takes(size):
-                yield f"{server.title} would change a block size of {size} with another backend: {rule}"
+                yield f"{server.title} would change a block size of {size} under {rule}"
     if own is not None:
         mine = next(cost for cost in costs if cost.block_size == own)
         more = mine.total_us / chosen.total_us - 1

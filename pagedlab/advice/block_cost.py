@@ -141,7 +141,7 @@ class BlockCost:
 
 def block_costs(demand: Demand, setting: Setting) -> tuple[BlockCost, ...]:
     """Every size of the demand, judged in this setting."""
-    rules = setting.engine.rules(setting.model)
+    rules = setting.engine.rules(setting.model, setting.gpu)
     base = base_s(demand, setting)
     kv_s = kv_bytes_read(demand, setting) / setting.rate
     shared = base / running(demand, setting, 1)

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pagedlab.gpus import Gpu
 from pagedlab.models import ModelShape
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
@@ -24,6 +25,8 @@ class BlockRule:
     sizes: tuple[int, ...] = ()
     multiple_of: int = 0
     power_of_two: bool = False
+    gpus: tuple[str, ...] = ()
+    """GPUs that the backend runs on, of those known here; none named: all."""
 
     def takes(self, size: int) -> bool:
         """Whether the backend takes blocks of that size.
@@ -72,11 +75,14 @@ class Engine:
         """Whether a cached prefix may end in the middle of a block, so that no token of it is lost."""
         return bool(self.data.get("partial_reuse"))
 
-    def rules(self, shape: ModelShape) -> tuple[BlockRule, ...]:
-        """What its attention backends take for a model with such layers."""
+    def rules(self, shape: ModelShape, gpu: Gpu) -> tuple[BlockRule, ...]:
+        """What its attention backends on that GPU take for a model with such layers."""
         kind = "latent" if any(group.latent for group in shape.layer_groups) else "heads"
-        rules = (BlockRule(**{**row, "sizes": tuple(row.get("sizes", ()))}) for row in self.data["blocks"])
-        return tuple(rule for rule in rules if rule.layers == kind)
+        rules = (
+            BlockRule(**{**row, **{name: tuple(row.get(name, ())) for name in ("sizes", "gpus")}})
+            for row in self.data["blocks"]
+        )
+        return tuple(rule for rule in rules if rule.layers == kind and gpu.name in (rule.gpus or (gpu.name,)))
 
     def memory(self, gpu_bytes: int, held_bytes: int) -> tuple[float, int]:
         """The share of all memory it may use, and bytes of that which it leaves alone beside `held_bytes`."""

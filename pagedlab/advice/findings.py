@@ -86,9 +86,10 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
     values = {"tokens": slots, "running": at_once, "bytes_per_token_per_rank": per_token}
     yield Finding("capacity", text, "computed", source or evidence, values)
     if ranks > 1:
-        heads = ", ".join(str(g.kv_heads or "a latent vector") for g in setting.model.layer_groups)
+        groups = setting.model.layer_groups
+        heads = ", ".join(f"{g.kv_heads} KV heads" if g.kv_heads else "a latent vector" for g in groups)
         text = f"the {ranks} ranks together hold {setting.copies:g} copies of each token"
-        evidence = f"{heads} KV heads split over {ranks} ranks; a head or a latent vector is never split"
+        evidence = f"{heads} for {ranks} ranks; a head or a latent vector is never split"
         yield Finding("copies", text, "computed", evidence, {"copies": setting.copies})
 
 
@@ -183,7 +184,8 @@ def watermark(workload: Workload, pool: Pool, setting: Setting) -> tuple[float, 
     text = f"by share kept free at admission, all requests waiting: {rows}. Least time at {share:.0%}"
     if setting.engine.name != "vllm":
         text += f". {setting.engine.title} has no watermark: {setting.engine.data['when_full']}"
-    evidence = f"{_of_run(workload, pool, *runs.values())}; {setting.engine.data['when_full']}"
+    simulated = "the newest running request is preempted and computed again"
+    evidence = f"{_of_run(workload, pool, *runs.values())}; {simulated}"
     values = {"watermark": share, "preemptions": {w: run.preemptions for w, run in runs.items()}}
     return share, Finding("preemptions", text, "simulated", evidence, values)
 

@@ -38,7 +38,7 @@ def page(advice: Advice) -> str:
         "<h2>What a block size costs</h2>",
         "<p>Microseconds of GPU time for each token produced (simulated); bars: the four costs.</p>",
         _costs(advice),
-        "<h2>How the advice moves</h2>",
+        "<h2>How the advice moves (simulated)</h2>",
         _table(CHANGE_HEADER, map(change_row, advice.changes), "text"),
         f"<h2>What to set in {text(advice.engine)}</h2>{settings(advice)}",
     ]

@@ -84,12 +84,12 @@ class Advice:
             lines.append(_wrapped(found.evidence, "    "))
         lines += ["", "cost of one produced token by block size, microseconds of GPU time (simulated)"]
         lines.append(_format.table(COST_HEADER, [cost_row(self, cost) for cost in self.costs], left=1))
-        lines += ["", "how the advice moves"]
+        lines += ["", "how the advice moves (simulated)"]
         lines.append(_format.table(CHANGE_HEADER, [change_row(change) for change in self.changes], left=2))
         lines += ["", f"what to set in {self.engine}"]
         for flag in self.flags:
             allowed = f"; allowed: {flag.allowed}" if flag.allowed else ""
-            lines.append(f"{flag.flag} {flag.value}")
+            lines.append(f"{flag.flag} {flag.value}".rstrip())
             lines.append(_wrapped(f"{flag.why} (default {flag.default}{allowed})", "    "))
         return "\n".join(lines)
 

@@ -106,10 +106,41 @@ def test_how_the_advice_moves_is_what_another_advice_says():
 def test_a_size_of_the_readers_own_is_judged_and_warned_of():
     advice = advise(SMALL, block_size=24)
     assert [cost.backends for cost in advice.costs if cost.block_size == 24] == [()]
-    assert any("24 with another backend: FlashInfer: 16/32/64" in warning for warning in advice.warnings)
+    assert any("24 under FlashInfer: 16/32/64" in warning for warning in advice.warnings)
     assert any(
         w.startswith("blocks of 1 cost") for w in advise(SMALL, engine="sglang", block_size=1).warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "line"),
+    [
+        ("vllm", "\n--enable-prefix-caching\n"),
+        ("sglang", "\n--disable-radix-cache not set: the cache is on\n"),
+        ("tensorrt-llm", "\nkv_cache_config.enable_block_reuse True\n"),
+    ],
+)
+def test_the_prefix_cache_is_set_as_the_engines_command_takes_it(engine, line):
+    """A value behind vLLM's switch would be an unrecognised argument."""
+    assert line in str(advise(SMALL, engine=engine))
+
+
+def test_only_backends_that_run_on_the_gpu_decide_the_block_size():
+    """A latent vector on an H200 is read by FlashMLA alone: the kernels of 32 and 128 are Blackwell's."""
+    latent = {"model": "deepseek-v3", "weight_gb": 671, "tp": 8}
+    on_hopper, on_blackwell = (advise(SMALL, gpu=gpu, **latent) for gpu in ("h200", "b200"))
+    assert on_hopper.block_size == 64 and not on_hopper.warnings
+    assert [cost.block_size for cost in on_blackwell.costs if cost.backends] == [32, 64, 128]
+    assert "a latent vector for 8 ranks" in on_hopper.finding("copies").evidence
+
+
+def test_what_was_simulated_is_said_of_every_engine():
+    """The simulator preempts the newest, whatever the engine would do itself."""
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        assert (
+            "newest running request is preempted"
+            in advise(SMALL, engine=engine).finding("preemptions").evidence
+        )
 
 
 def test_impossible_requests_are_left_out_with_their_numbers_and_none_that_fits_is_refused():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedlab import workloads
+from pagedlab import gpus, workloads
 from pagedlab.advice.block_cost import (
     Demand,
     Hits,
@@ -174,15 +174,16 @@ def test_a_choice_that_cannot_be_names_the_rule_or_the_nearest_names(choices, wo
 
 
 @pytest.mark.parametrize(
-    "name, model, taken",
+    "name, model, gpu, taken",
     [
-        ("vllm", "llama-3.1-8b", {16, 32, 48, 64, 128, 256}),
-        ("vllm", "deepseek-v2", {32, 64, 128}),
-        ("sglang", "llama-3.1-8b", {1, 2, 8, 16, 32, 48, 64, 128, 256}),
-        ("tensorrt-llm", "llama-3.1-8b", {2, 8, 16, 32, 64, 128, 256}),
+        ("vllm", "llama-3.1-8b", "h100-sxm", {16, 32, 48, 64, 128, 256}),
+        ("vllm", "deepseek-v2", "h100-sxm", {64}),
+        ("vllm", "deepseek-v2", "b200", {32, 64, 128}),
+        ("sglang", "llama-3.1-8b", "h100-sxm", {1, 2, 8, 16, 32, 48, 64, 128, 256}),
+        ("tensorrt-llm", "llama-3.1-8b", "h100-sxm", {2, 8, 16, 32, 64, 128, 256}),
     ],
 )
-def test_what_each_engine_takes(name, model, taken):
-    rules = engine(name).rules(preset(model))
+def test_what_each_engine_takes(name, model, gpu, taken):
+    rules = engine(name).rules(preset(model), gpus.named(gpu))
     sizes = (1, 2, 8, 16, 32, 48, 64, 128, 256)
     assert {size for size in sizes if any(rule.takes(size) for rule in rules)} == taken
