@@ -6,6 +6,7 @@ By hand, every fault twenty times: `python tests/parallel/test_runs.py 20`.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -204,8 +205,10 @@ def test_torchrun_runs_the_same_ranks():
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if '"digest"' in line]
-    assert len(lines) == 2 * 20
+    records = [json.loads(line) for line in done.stdout.splitlines() if '"digest"' in line]
+    digests = [{r["step"]: r["digest"] for r in records if r["rank"] == rank} for rank in (0, 1)]
+    assert len(records) == 2 * 20 and digests[0] == digests[1]
+    assert max(r["error"] for r in records if r["rank"] == 0) <= TOLERANCE["float32"]
 
 
 @pytest.mark.parametrize(
