@@ -14,7 +14,8 @@ from pagedlab._env import prepare
 __version__ = "0.1.0"
 
 _HOMES = {
-    "pagedlab.manager": ("Admission", "Allocation", "BlockManager", "Growth", "released_blocks"),
+    "pagedlab.manager": ("BlockManager",),
+    "pagedlab.asking": ("Admission", "Allocation", "Growth", "released_blocks"),
     "pagedlab.errors": (
         "CacheInUse",
         "DuplicateSequence",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         waste,
         workloads,
     )
+    from pagedlab.asking import Admission, Allocation, Growth, released_blocks
     from pagedlab.cache import PagedKVCache
     from pagedlab.errors import (
         CacheInUse,
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     )
     from pagedlab.events import EventLog, PoolState
     from pagedlab.eviction import ByPriority, LeastRecentlyFreed
-    from pagedlab.manager import Admission, Allocation, BlockManager, Growth, released_blocks
+    from pagedlab.manager import BlockManager
     from pagedlab.models import LayerGroup, ModelShape
     from pagedlab.prefix import End, Match
     from pagedlab.sizing import Capacity, agree_on_blocks, capacity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,31 +14,25 @@ _NO_TOKENS = (bool, str, bytes, bytearray, memoryview, dict, set, frozenset)
 
 def count_of(tokens: Tokens) -> int:
     """The number of tokens, given as a count or as their ids. Raises `TypeError` or `ValueError`."""
-    if type(tokens) is not int and not isinstance(tokens, _NO_TOKENS):
+    if not isinstance(tokens, (int, *_NO_TOKENS)):
         try:
-            return len(tokens)  # type: ignore[arg-type]
+            return len(tokens)
         except TypeError:
             pass  # perhaps a number of numpy's or torch's
-    if isinstance(tokens, _NO_TOKENS) or not hasattr(tokens, "__index__"):
-        raise TypeError(f"tokens must be a count or a sequence of token ids, not {tokens!r}")
     return at_least(0, tokens, "tokens")
 
 
 def ids_of(tokens: Tokens) -> array[int]:
     """The token ids, 4 bytes each. Raises `TypeError` for a count, `ValueError` for an id out of range."""
-    ids: Any = tokens
-    if type(tokens) is not tuple and type(tokens) is not list:  # these two are the common ones
-        if isinstance(tokens, _NO_TOKENS):
-            raise TypeError(f"tokens must be a sequence of token ids, not {tokens!r}")
-        ids = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    ids: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     try:
-        return array("I", ids)
+        if not isinstance(tokens, _NO_TOKENS):
+            return array("I", ids)
     except OverflowError:
         raise ValueError("token ids must be from 0 to 2**32 - 1") from None
-    except TypeError as error:
-        if hasattr(ids, "__index__"):
-            raise TypeError(f"prefix caching needs token ids, not the count {tokens!r}") from None
-        raise TypeError(f"tokens must be a sequence of integer token ids: {error}") from None
+    except TypeError:
+        pass  # a count, or not all are integers
+    raise TypeError(f"prefix caching needs token ids, a sequence of integers, not {reprlib.repr(tokens)}")
 
 
 def at_least(least: int, value: Any, name: str) -> int:

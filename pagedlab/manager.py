@@ -19,18 +19,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TypeVar
 
 from pagedlab import changes
-from pagedlab.asking import Admission, Allocation, Asking, Growth, Held, released_blocks
+from pagedlab.asking import Allocation, Asking, Growth, Held, released_blocks
 from pagedlab.changes import Blocks, Copies, Copy, Event, SeqId, SeqIds
 from pagedlab.errors import CacheInUse, DuplicateSequence, OutOfBlocks
 from pagedlab.eviction import DEFAULT_PRIORITY, HIGHEST_PRIORITY
 from pagedlab.inputs import Tokens, at_least, count_of, ids_of, one_of
 from pagedlab.prefix import REMEMBERED, Named, first_parent, keys_of
-
-__all__ = ["Admission", "Allocation", "BlockManager", "Growth", "Tokens", "released_blocks"]
 
 E = TypeVar("E", bound=Event)
 NO_GROWTH = Growth((), ())
@@ -105,12 +102,11 @@ class BlockManager(Asking):
         A shared block is never written: its first writer moves to a new one, by the copy that is returned.
         """
         held = self._held.get(seq_id)
-        if held is None or lookahead or held.num_tokens >= held.room:
-            return self._grow(seq_id, tokens, lookahead)
         if type(tokens) is tuple or type(tokens) is list:
-            if len(tokens) != 1:
-                return self._grow(seq_id, tokens, lookahead)
-        elif type(tokens) is not int or tokens != 1:
+            one = len(tokens) == 1
+        else:
+            one = type(tokens) is int and tokens == 1
+        if held is None or not one or lookahead or held.num_tokens >= held.room:
             return self._grow(seq_id, tokens, lookahead)
         # The common step: one token, and its slot is there.
         ids, stop = held.ids, held.num_tokens + 1
@@ -120,10 +116,8 @@ class BlockManager(Asking):
                 if len(ids) == self.block_size:
                     (key,), rest = keys_of(held.parent, ids, self.block_size)
                     full = held.blocks[held.num_tokens // self.block_size]
-                    events: list[Event] = (
-                        [held.one_more, changes.Cache(seq_id, (full,))] if self._record else []
-                    )
-                    self._commit(events, self._pool.name, full, key)
+                    filled = (held.one_more, changes.Cache(seq_id, (full,))) if self._record else ()
+                    self._commit(filled, self._pool.name, full, key)
                     held.parent, held.num_tokens, held.ids = key, stop, rest
                     return NO_GROWTH
             if self._record:
@@ -249,7 +243,7 @@ class BlockManager(Asking):
         group = [self._get(seq_id, away=not away) for seq_id in seq_ids]
         source, target = (self._pool, self._host) if away else (self._host, self._pool)
         stored = [held.blocks[held.gone : self._blocks_for(held.num_tokens)] for held in group]
-        holders = Counter(chain.from_iterable(stored))
+        holders = Counter(block for blocks in stored for block in blocks)
         if len(holders) > target.num_free:
             what = f"moving {', '.join(map(repr, seq_ids))} {'to' if away else 'from'} the host"
             raise OutOfBlocks(what, len(holders), target.num_free, target.num_blocks)

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from pagedlab.asking import Admission
 from pagedlab.contiguous import ContiguousManager, Placement
 from pagedlab.errors import OutOfBlocks
-from pagedlab.manager import Admission, BlockManager
+from pagedlab.manager import BlockManager
 
 TokenIds = Callable[[int, int, int], Sequence[int]]
 """The ids of a request's tokens `start` to `stop`: `token_ids(request, start, stop)`."""
