@@ -13,10 +13,12 @@ import sys
 import time
 import tomllib
 import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from pagedlab import __version__
 from pagedlab.lab import FIRST_LESSON, MANIFEST, SETTINGS, WRITTEN
@@ -95,6 +97,19 @@ def test_every_dependency_has_a_tested_version() -> None:
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     names = {text.split(";")[0].split(">")[0].split("=")[0].strip().lower() for text in wanted}
     assert names <= set(pinned())
+
+
+def test_every_tested_version_takes_the_oldest_python() -> None:
+    """Debian's Python is 3.11.2: one package that asks for 3.11.5 and nothing can be installed there."""
+    oldest = "3.11.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == ">=3.11"
+    here = {each.name.lower().replace("_", "-"): each for each in distributions()}
+    tested = [
+        here[name] for name, version in pinned().items() if name in here and here[name].version == version
+    ]
+    asked = {each.name: SpecifierSet(each.metadata.get("Requires-Python", "")) for each in tested}
+    assert tested and not {name: str(asks) for name, asks in asked.items() if oldest not in asks}
 
 
 def test_what_looks_at_a_commit_has_the_tested_versions() -> None:
