@@ -179,6 +179,7 @@ def test_a_choice_that_cannot_be_names_the_rule_or_the_nearest_names(choices, wo
         ("vllm", "llama-3.1-8b", "h100-sxm", {16, 32, 48, 64, 128, 256}),
         ("vllm", "deepseek-v2", "h100-sxm", {64}),
         ("vllm", "deepseek-v2", "b200", {32, 64, 128}),
+        ("vllm", "deepseek-v2", "a100-80gb", {16, 32, 48, 64, 128, 256}),
         ("sglang", "llama-3.1-8b", "h100-sxm", {1, 2, 8, 16, 32, 48, 64, 128, 256}),
         ("tensorrt-llm", "llama-3.1-8b", "h100-sxm", {2, 8, 16, 32, 64, 128, 256}),
     ],
@@ -187,3 +188,16 @@ def test_what_each_engine_takes(name, model, gpu, taken):
     rules = engine(name).rules(preset(model), gpus.named(gpu))
     sizes = (1, 2, 8, 16, 32, 48, 64, 128, 256)
     assert {size for size in sizes if any(rule.takes(size) for rule in rules)} == taken
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_flashmla_needs_a_hopper_or_newer(name):
+    """Its kernels are built on instructions that an A100 (sm_80) and an RTX 4090 (sm_89) lack."""
+    runs_on = {
+        gpu
+        for gpu in gpus.names()
+        if any(
+            rule.backend == "FlashMLA" for rule in engine(name).rules(preset("deepseek-v2"), gpus.named(gpu))
+        )
+    }
+    assert runs_on == {"h100-sxm", "h200-sxm", "b200"}
