@@ -62,7 +62,8 @@ class Run:
     """A simulation that can be stepped; `serving.simulate` makes one and steps it to its end.
 
     `first_step` and `finish_step` (int64, one a request) are the steps of its first and last token,
-    `UNFINISHED` before them, `REFUSED` for a request that an empty pool could not hold. `now` is the
+    `UNFINISHED` before them, `REFUSED` for a request that an empty pool could not hold. `cached` are the
+    tokens that each found in the cache when it was first admitted. `now` is the
     next step; steps are numbered through idle time unless their length varies. With `every_token` each
     token is stored at its step; without, the manager is told when it matters or when somebody looks.
     """
@@ -81,6 +82,7 @@ class Run:
         self.first_step = np.full(count, UNFINISHED, dtype=np.int64)
         self.finish_step = np.full(count, UNFINISHED, dtype=np.int64)
         self.preemptions = np.zeros(count, dtype=np.int64)
+        self.cached = np.zeros(count, dtype=np.int64)
         self.refusals: list[Refusal] = []
         self.recomputed_tokens = self.cached_tokens = 0
         self.now = 0
@@ -263,6 +265,8 @@ class Run:
             self._waiting.leave()
             self._batch.add(request, tokens, self.now)
             self.cached_tokens += cached
+            if cached and self.first_step[request.id] == UNFINISHED:
+                self.cached[request.id] = cached
             computed += tokens - cached
             self._note_first_token(request)
         return computed

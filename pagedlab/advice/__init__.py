@@ -10,7 +10,7 @@ assumed) and what supports it; what the trace does not tell is said to be unknow
 from __future__ import annotations
 
 from pagedlab.advice.advisor import advise
-from pagedlab.advice.report import CANNOT_TELL, Advice, Change, Finding
+from pagedlab.advice.report import CANNOT_TELL, Advice, Change, Finding, Told
 from pagedlab.advice.setting import AdviceError, Choice
 
-__all__ = ["CANNOT_TELL", "Advice", "AdviceError", "Change", "Choice", "Finding", "advise"]
+__all__ = ["CANNOT_TELL", "Advice", "AdviceError", "Change", "Choice", "Finding", "Told", "advise"]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pagedlab import workloads
-from pagedlab._format import near
-from pagedlab.advice import findings, here
+from pagedlab import _format, workloads
+from pagedlab.advice import findings, here, served
 from pagedlab.advice.block_cost import (
     SIZES,
     BlockCost,
@@ -22,6 +21,7 @@ from pagedlab.advice.block_cost import (
     slots,
     step_time,
 )
+from pagedlab.advice.decision import decision, why
 from pagedlab.advice.engine_log import EngineLog, explain
 from pagedlab.advice.engines import Flag
 from pagedlab.advice.report import Advice, Change
@@ -55,12 +55,13 @@ def advise(
     setting = resolve(Choice(**choices))  # type: ignore[arg-type]
     source, notes = "", []
     if log is not None:
-        notes = list(explain(log, setting))
-        if log.fits(setting):
+        notes = list(explain(log, setting.rank, setting.choice.dtype))
+        if log.fits(setting.rank, setting.choice.dtype):
             setting = setting.with_pool(log.tokens or 0)
             source = f"recorded: the {log.tokens:,} tokens of the start-up log"
     workload, refused = _that_fit(_load(trace, progress), setting)
-    demand = Demand.of(workload, _sizes(setting))
+    endless = Demand.of(workload, _sizes(setting))
+    demand = in_pool(workload, endless, setting)
     if measure:
         measured, setting = here.measure(demand, setting)
         notes += measured
@@ -73,30 +74,34 @@ def advise(
         step_time(demand, setting),
     )
     share, preemptions = findings.watermark(workload, pool, setting)
+    others = findings.other_policies(workload, pool, setting)
+    flags = tuple(_flags(setting, chosen, demand, share))
     found = [
+        decision(costs, chosen, setting, flags, others),
+        *why(demand, endless.hits, setting, costs, chosen, preemptions),
         *findings.trace(workload, refused, pool.slots),
         findings.block_size(costs, chosen, demand, setting),
         *findings.capacity(setting, chosen.block_size, demand, chosen.running, source),
-        findings.other_policies(workload, pool, setting),
+        others,
         findings.wasted(workload, chosen.block_size),
         findings.short(workload, chosen),
         findings.bound(demand, setting, chosen.running),
         preemptions,
         findings.load(workload, pool),
         findings.step_time(demand, setting, chosen),
-        findings.prefix(workload, demand.hits, setting, chosen.block_size),
+        findings.prefix(endless.hits, demand.hits, setting, chosen.block_size),
         *notes,
     ]
     choice = setting.choice
     ranks = f"{choice.tp} x " if choice.tp > 1 else ""
     return Advice(
         f"{workload.name}: {setting.model.name} on {ranks}{setting.gpu.title}, {setting.engine.title}",
+        tuple(found),
         setting.engine.title,
         chosen.block_size,
-        tuple(found),
         costs,
-        tuple(_changes(demand, setting, chosen)),
-        tuple(_flags(setting, chosen, demand, share)),
+        tuple(_changes(workload, demand, setting, chosen)),
+        flags,
         tuple(_warnings(setting, costs, chosen)),
     )
 
@@ -104,6 +109,14 @@ def advise(
 def advised(costs: tuple[BlockCost, ...], setting: Setting) -> BlockCost:
     """The best by the reader's own cost of table work; without one, the safest between published ones."""
     return safest(costs) if setting.choice.entry_ns is None else best(costs)
+
+
+def in_pool(workload: Workload, demand: Demand, setting: Setting) -> Demand:
+    """The demand with the prefixes that a pool of this setting would find, where the trace tells any."""
+    if demand.hits is None:
+        return demand
+    pool = Pool(slots(demand, setting, 16), 16, setting.max_running, step_time(demand, setting))
+    return replace(demand, hits=served.found_in_pool(workload, pool, demand.hits))
 
 
 def _load(trace: str | Path | Workload, progress: bool) -> Workload:
@@ -114,7 +127,7 @@ def _load(trace: str | Path | Workload, progress: bool) -> Workload:
     try:
         return workloads.load(trace, tolerant=True, progress=progress)
     except FileNotFoundError:
-        known = near(str(trace), workloads.names())
+        known = _format.near(str(trace), workloads.names())
         raise AdviceError(f"{trace}: no such file, and no such workload; {known}") from None
 
 
@@ -135,7 +148,7 @@ def _sizes(setting: Setting) -> tuple[int, ...]:
     return tuple(sorted({*SIZES, own} if own else SIZES))
 
 
-def _changes(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Change]:
+def _changes(workload: Workload, demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Change]:
     """The advice with one input at a time changed."""
     entry, prefill = setting.constants.entry_s, setting.prefill_s
     others: list[tuple[str, str, Demand, Setting]] = [
@@ -168,6 +181,8 @@ def _changes(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Ch
             ("shared prefixes", "none", replace(demand, hits=None), setting),
         ]
     for input, becomes, other_demand, other_setting in others:
+        if (other_setting.kv_bytes, other_setting.max_running) != (setting.kv_bytes, setting.max_running):
+            other_demand = in_pool(workload, other_demand, other_setting)
         costs = block_costs(other_demand, other_setting)
         least = advised(costs, other_setting)
         kept = next(cost for cost in costs if cost.block_size == chosen.block_size)
@@ -178,32 +193,38 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
     """What to set in the engine, with what it allows."""
     server, choice = setting.engine, setting.choice
     rules = "; ".join(str(rule) for rule in server.rules(setting.model, setting.gpu))
-    block = server.set("block", str(chosen.block_size), "never far from the least cost above")
+    block = server.set("block", str(chosen.block_size), "never far from the least cost (simulated)")
     yield replace(block, allowed=rules)
     fraction = setting.capacity.fraction
     value = server.data.get("free_share", round(fraction, 3))
-    yield server.set("memory", f"{value:g}", "the share this advice counted with")
+    yield server.set("memory", f"{value:g}", "the share this advice counted with (assumed)", changed=False)
     fit = running(demand, replace(setting, max_running=1 << 30), chosen.block_size)
     if fit > setting.max_running:
-        yield server.set("running", f"{fit:.0f}", "the limit binds before memory does")
+        yield server.set(
+            "running", f"{fit:.0f}", "what memory holds on the mean (computed); the limit is less"
+        )
     else:
-        why = f"left alone: memory binds first, at {fit:,.1f} requests of this trace on the mean"
-        yield server.set("running", str(setting.max_running), why)
+        reason = f"memory binds first, at {fit:,.1f} requests of this trace on the mean (computed)"
+        yield server.set("running", str(setting.max_running), reason, changed=choice.max_running is not None)
     if server.data.get("watermark_is_share", True):
-        yield server.set("watermark", f"{watermark:g}", "finished first on a full server (simulated)")
+        reason = "finished first on a full server (simulated)"
+        yield server.set("watermark", f"{watermark:g}", reason, changed=watermark > 0)
     else:
-        yield server.set("watermark", server.data["watermark"]["default"], "left alone: no share of blocks")
-    prefix = server.data["prefix"]
-    yield server.set("prefix", prefix.get("value", prefix["default"]), _prefix_reason(demand))
+        yield server.set(
+            "watermark", server.data["watermark"]["default"], "no share of blocks", changed=False
+        )
+    prefix, reason = server.data["prefix"], _prefix_reason(demand)
+    yield server.set("prefix", prefix.get("value", prefix["default"]), reason, changed=False)
     dtype = server.data["dtypes"].get(choice.dtype)
     if dtype and choice.dtype != "bf16":
-        yield server.set("dtype", dtype, "the K and V counted with")
+        yield server.set("dtype", dtype, "the K and V counted with (assumed)")
 
 
 def _prefix_reason(demand: Demand) -> str:
     if demand.hits is None:
-        return "left alone: the trace does not tell what prompts share"
-    return f"{demand.hits.share_of_prompts:.0%} of this trace's prompt tokens were seen before (computed)"
+        return "the trace does not tell what prompts share"
+    share = _format.percent(demand.hits.share_of_prompts)
+    return f"{share} of this trace's prompt tokens would be found in this pool (simulated)"
 
 
 def _warnings(setting: Setting, costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[str]:

@@ -36,7 +36,10 @@ PARTS = ("waste", "table", "kernel", "prefix")
 
 @dataclass(frozen=True)
 class Hits:
-    """Tokens of prompts that an earlier request had too (an unlimited cache), of the first requests."""
+    """Tokens of prompts that an earlier request had too and that a cache still has, of the first requests.
+
+    `find_hits` says what a cache without end would have, `served.found_in_pool` what this one would.
+    """
 
     tokens: np.ndarray
     share_of_prompts: float
@@ -62,7 +65,8 @@ class Demand:
     """What a workload asks of memory, so that a size can be judged without looking at every request again.
 
     Per running request and over all steps: `stored` tokens and `held` slots by block size. `contexts` is an
-    even sample of the tokens that a decoding request has in the cache.
+    even sample of the tokens that a decoding request has in the cache. `hits` are of a cache without end
+    until `served.found_in_pool` has taken their place.
     """
 
     mean_prompt: float
@@ -89,7 +93,10 @@ class Demand:
 
 
 def find_hits(workload: Workload) -> Hits | None:
-    """Prefixes that an earlier request had too; None where the trace does not tell."""
+    """Prefixes that an earlier request had too: a cache without end, the most that any pool can find.
+
+    None where the trace does not tell.
+    """
     hashes = workload.prefix_hashes
     if hashes is None or not len(hashes.ids):
         return None

@@ -26,7 +26,7 @@ class BlockRule:
     multiple_of: int = 0
     power_of_two: bool = False
     gpus: tuple[str, ...] = ()
-    """GPUs that the backend runs on, of those known here; none named: all."""
+    """GPUs on which the engine takes the backend, of those known here; none named: all."""
 
     def takes(self, size: int) -> bool:
         """Whether the backend takes blocks of that size.
@@ -49,13 +49,15 @@ class BlockRule:
 
 @dataclass(frozen=True)
 class Flag:
-    """One setting to make: what to set it to, its default, what is allowed, and why this value."""
+    """One setting to make, or to leave: its value, its default, what is allowed, and why this value."""
 
     flag: str
     value: str
     default: str
     allowed: str
     why: str
+    changed: bool
+    """Whether the engine's own default would be another."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ class Engine:
         large = gpu_bytes >= LARGE_BYTES and not gpu_name.startswith("a100")
         return int(self.data.get("max_running_large" if large else "max_running", self.data["max_running"]))
 
-    def set(self, setting: str, value: str, why: str) -> Flag:
+    def set(self, setting: str, value: str, why: str, *, changed: bool = True) -> Flag:
         """A setting of its data as advice."""
-        row = self.data[setting]
-        return Flag(row["flag"], value, row["default"], row.get("allowed", ""), why)
+        row, left = self.data[setting], "" if changed else "left alone: "
+        return Flag(row["flag"], value, row["default"], row.get("allowed", ""), f"{left}{why}", changed)
 
 
 def engine(name: str) -> Engine:

@@ -177,11 +177,11 @@ def watermark(workload: Workload, pool: Pool, setting: Setting) -> tuple[float, 
     """Preemptions by watermark on a full server, and the share that finishes first."""
     share, runs = served.best_watermark(workload, pool)
     rows = "; ".join(
-        f"{w:.0%}: {run.preemptions:,} ({run.recomputed_tokens:,} tokens computed again), "
+        f"{100 * w:g} %: {run.preemptions:,} ({run.recomputed_tokens:,} tokens computed again), "
         f"{run.seconds:,.1f} s"
         for w, run in runs.items()
     )
-    text = f"by share kept free at admission, all requests waiting: {rows}. Least time at {share:.0%}"
+    text = f"by share kept free at admission, all requests waiting: {rows}. Least time at {100 * share:g} %"
     if setting.engine.name != "vllm":
         text += f". {setting.engine.title} has no watermark: {setting.engine.data['when_full']}"
     simulated = "the newest running request is preempted and computed again"
@@ -230,27 +230,29 @@ def step_time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
     return Finding("step time", text, "assumed", evidence, {"base_s": base, "requests_per_s": rates})
 
 
-def prefix(workload: Workload, hits: Hits | None, setting: Setting, size: int) -> Finding:
-    """Shared prefixes: with an unlimited cache, with this pool, and what block edges lose."""
-    if hits is None:
+def prefix(seen: Hits | None, found: Hits | None, setting: Setting, size: int) -> Finding:
+    """Shared prefixes: in a cache without end, in this pool, and what block edges lose of the latter."""
+    if seen is None or found is None:
         missing = "the trace has no hash_ids that tell prefixes; bring Mooncake's form to know"
         return Finding("prefix hits", f"{CANNOT_TELL} what prompts share", CANNOT_TELL, missing)
-    in_pool = served.cached_share(workload, setting.slots(size))
-    lost = 0.0 if setting.engine.matches_within_blocks else hits.lost(size)
+    lost = 0.0 if setting.engine.matches_within_blocks else found.lost(size)
     text = (
-        f"{_format.percent(hits.share_of_prompts)} of prompt tokens were seen before (unlimited cache), in "
-        f"{_format.percent(hits.share_of_requests)} of requests"
+        f"this pool would find {_format.percent(found.share_of_prompts)} of prompt tokens in its cache, in "
+        f"{_format.percent(found.share_of_requests)} of requests, and blocks of {size} lose {lost:,.1f} of "
+        f"these tokens a request at their edges: the prefix cost. The most that any pool could find, a cache "
+        f"without end, is {_format.percent(seen.share_of_prompts)} (computed)"
     )
-    if in_pool is not None:
-        text += f"; {_format.percent(in_pool)} would be found in this pool (simulated)"
-    finer = setting.engine.data["finer"]
-    text += f"; blocks of {size} lose {lost:,.1f} tokens a request at their edges ({finer})"
     evidence = (
-        f"hashes of {hits.tokens_per_hash} tokens of the first {len(hits.tokens):,} requests; below that a "
-        f"prefix is assumed to end anywhere in a block; the pool's on its first {served.WINDOW:,} at most"
+        f"served on the real block manager in units of {seen.tokens_per_hash} tokens, one hash each; the "
+        f"first {len(found.tokens):,} requests, for the cache without end {len(seen.tokens):,}. Inside a "
+        f"unit a prefix is assumed to end anywhere. {setting.engine.data['finer']}"
     )
-    values = {"unlimited_share": hits.share_of_prompts, "in_pool_share": in_pool, "lost_tokens": lost}
-    return Finding("prefix hits", text, "computed", evidence, values)
+    values = {
+        "unlimited_share": seen.share_of_prompts,
+        "in_pool_share": found.share_of_prompts,
+        "lost_tokens": lost,
+    }
+    return Finding("prefix hits", text, "simulated", evidence, values)
 
 
 def _of_run(workload: Workload, pool: Pool, *runs: Served) -> str:

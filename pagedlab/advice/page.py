@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from pagedlab.advice.block_cost import PARTS
-from pagedlab.advice.report import CHANGE_HEADER, COST_HEADER, Advice, change_row, cost_row
+from pagedlab.advice.report import (
+    CHANGE_HEADER,
+    COST_HEADER,
+    Advice,
+    Finding,
+    Told,
+    change_row,
+    cost_row,
+)
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8888; }
@@ -28,25 +36,29 @@ main { overflow-x: auto; }
 """
 
 
-def page(advice: Advice) -> str:
+def page(told: Told) -> str:
     """The whole page."""
-    title = text(advice.subject)
-    parts = [
-        f"<h1>{title}</h1>",
+    title = text(told.subject)
+    parts = _advice(told) if isinstance(told, Advice) else [findings(told.findings)]
+    return (
+        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width'>"
+        f"<title>{title}</title><style>{_STYLE}</style>\n<main><h1>{title}</h1>{chr(10).join(parts)}</main></html>\n"
+    )
+
+
+def _advice(advice: Advice) -> list[str]:
+    return [
         *(f"<p role='alert'><strong>{text(warning)}</strong></p>" for warning in advice.warnings),
-        f"<h2>Findings</h2>{findings(advice)}",
+        findings(advice.decision),
+        f"<h2>What to set in {text(advice.engine)}</h2>{settings(advice)}",
         "<h2>What a block size costs</h2>",
         "<p>Microseconds of GPU time for each token produced (simulated); bars: the four costs.</p>",
         _costs(advice),
         "<h2>How the advice moves (simulated)</h2>",
         _table(CHANGE_HEADER, map(change_row, advice.changes), "text"),
-        f"<h2>What to set in {text(advice.engine)}</h2>{settings(advice)}",
+        f"<h2>Evidence</h2>{findings(advice.evidence)}",
     ]
-    return (
-        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width'>"
-        f"<title>{title}</title><style>{_STYLE}</style>\n<main>{chr(10).join(parts)}</main></html>\n"
-    )
 
 
 def text(value: str) -> str:
@@ -54,12 +66,12 @@ def text(value: str) -> str:
     return escape(value).replace("$", "&#36;")
 
 
-def findings(advice: Advice) -> str:
-    """The findings as a list of definitions."""
+def findings(found: Iterable[Finding]) -> str:
+    """Findings as a list of definitions."""
     rows = (
-        f"<dt>{text(found.topic)} <span class='word'>({text(found.word)})</span></dt>"
-        f"<dd>{text(found.text)}<br><small>{text(found.evidence)}</small></dd>"
-        for found in advice.findings
+        f"<dt>{text(each.topic)} <span class='word'>({text(each.word)})</span></dt>"
+        f"<dd>{text(each.text)}<br><small>{text(each.evidence)}</small></dd>"
+        for each in found
     )
     return f"<dl>{''.join(rows)}</dl>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ from pagedlab.advice.block_cost import BlockCost
 from pagedlab.advice.engines import Flag
 
 CANNOT_TELL = "cannot tell"
+DECISION, WHY = "decision", "why"
+"""How the topics begin that stand first, before what to set and all evidence."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Advice:
-    """What to set for one workload, one model and one GPU, and why; `costs` has a row for each block size."""
+class Told:
+    """Findings on one subject."""
 
     subject: str
-    engine: str
-    block_size: int
     findings: tuple[Finding, ...]
-    costs: tuple[BlockCost, ...]
-    changes: tuple[Change, ...]
-    flags: tuple[Flag, ...]
-    warnings: tuple[str, ...]
 
     def finding(self, topic: str) -> Finding:
         """The first finding on a topic; raises `KeyError` with the topics there are."""
@@ -61,11 +58,7 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
-        costs = [
-            {**asdict(cost), **{name: getattr(cost, name) for name in ("extra_us", "total_us", "free_us")}}
-            for cost in self.costs
-        ]
-        return {**asdict(self), "costs": costs}
+        return asdict(self)
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
@@ -77,21 +70,54 @@ class Advice:
         return page(self)
 
     def __str__(self) -> str:
+        return "\n".join([self.subject, "", *_lines(self.findings)])
+
+
+@dataclass(frozen=True)
+class Advice(Told):
+    """What to set for one workload, one model and one GPU, and why; `costs` has a row for each block size.
+
+    The decision comes first, as text, page and widget: what it is, what about the trace led to it, what to
+    set. Then what a block size costs, how the advice moves, and every other finding.
+    """
+
+    engine: str
+    block_size: int
+    costs: tuple[BlockCost, ...]
+    changes: tuple[Change, ...]
+    flags: tuple[Flag, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def decision(self) -> tuple[Finding, ...]:
+        """The findings that stand first."""
+        return tuple(found for found in self.findings if found.topic.startswith((DECISION, WHY)))
+
+    @property
+    def evidence(self) -> tuple[Finding, ...]:
+        """All others."""
+        return tuple(found for found in self.findings if found not in self.decision)
+
+    def to_dict(self) -> dict[str, Any]:
+        costs = [
+            {**asdict(cost), **{name: getattr(cost, name) for name in ("extra_us", "total_us", "free_us")}}
+            for cost in self.costs
+        ]
+        return {**asdict(self), "costs": costs}
+
+    def __str__(self) -> str:
         lines = [self.subject, ""]
         lines += [f"WARNING: {warning}" for warning in self.warnings]
-        for found in self.findings:
-            lines.append(_wrapped(f"{found.topic} ({found.word}): {found.text}", ""))
-            lines.append(_wrapped(found.evidence, "    "))
-        lines += ["", "cost of one produced token by block size, microseconds of GPU time (simulated)"]
-        lines.append(_format.table(COST_HEADER, [cost_row(self, cost) for cost in self.costs], left=1))
-        lines += ["", "how the advice moves (simulated)"]
-        lines.append(_format.table(CHANGE_HEADER, [change_row(change) for change in self.changes], left=2))
-        lines += ["", f"what to set in {self.engine}"]
+        lines += [*_lines(self.decision), "", f"what to set in {self.engine}"]
         for flag in self.flags:
             allowed = f"; allowed: {flag.allowed}" if flag.allowed else ""
             lines.append(f"{flag.flag} {flag.value}".rstrip())
             lines.append(_wrapped(f"{flag.why} (default {flag.default}{allowed})", "    "))
-        return "\n".join(lines)
+        lines += ["", "cost of one produced token by block size, microseconds of GPU time (simulated)"]
+        lines.append(_format.table(COST_HEADER, [cost_row(self, cost) for cost in self.costs], left=1))
+        lines += ["", "how the advice moves (simulated)"]
+        lines.append(_format.table(CHANGE_HEADER, [change_row(change) for change in self.changes], left=2))
+        return "\n".join([*lines, "", "evidence", *_lines(self.evidence)])
 
 
 COST_HEADER = (
@@ -119,6 +145,12 @@ def change_row(change: Change) -> list[str]:
     """The cells of one row of what moves the advice."""
     more = "the same" if change.more_share < 5e-4 else f"{_format.percent(change.more_share)} more"
     return [change.input, change.becomes, f"{change.block_size:,}", more]
+
+
+def _lines(findings: Iterable[Finding]) -> Iterator[str]:
+    for found in findings:
+        yield _wrapped(f"{found.topic} ({found.word}): {found.text}", "")
+        yield _wrapped(found.evidence, "    ")
 
 
 def _wrapped(text: str, indent: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagedlab import serving
+from pagedlab.advice.block_cost import Hits
 from pagedlab.policies import Rules
 from pagedlab.server import Run
 from pagedlab.steptime import StepTime
@@ -96,32 +97,32 @@ def best_watermark(workload: Workload, pool: Pool) -> tuple[float, dict[float, S
     return min(runs, key=lambda share: (runs[share].seconds, share)), runs
 
 
-def cached_share(workload: Workload, slots: int) -> float | None:
-    """Share of prompt tokens found in a cache of this size, in units of one hash each; None without hashes.
+def found_in_pool(workload: Workload, pool: Pool, seen: Hits) -> Hits:
+    """What of the prefixes seen before this pool would still have in its cache, by request.
 
-    One unit stands for the `tokens_per_hash` tokens that a hash tells apart, so the manager caches blocks
-    of one unit: what it cannot see is a match that ends inside a unit.
+    A prefix is found only while nobody has taken its blocks, so a full pool finds less than was ever seen,
+    often many times less: this, not the unlimited cache, is what a server pays for. It is counted in units of
+    one hash each, by a manager whose blocks are such units: what it cannot see is a match that ends inside a
+    unit, nor that a pool of large blocks holds a little less.
     """
-    hashes = workload.prefix_hashes
-    if hashes is None or slots < hashes.tokens_per_hash:
-        return None
-    size = hashes.tokens_per_hash
-    window = workload.first(WINDOW)
-    assert window.prefix_hashes is not None
-    coarse = replace(
+    size, window = seen.tokens_per_hash, workload.first(WINDOW)
+    hashes = window.prefix_hashes
+    assert hashes is not None
+    units = replace(
         window,
-        prompt=np.diff(window.prefix_hashes.starts),
+        prompt=np.diff(hashes.starts),
         output=-(-window.output // size),
         arrival_ns=None,
-        prefix_hashes=replace(window.prefix_hashes, tokens_per_hash=1),
+        prefix_hashes=replace(hashes, tokens_per_hash=1),
     )
     run = serving.simulate(
-        coarse,
-        num_slots=slots // size,
+        units,
+        num_slots=max(1, pool.slots // size),
         block_size=1,
-        rules=Rules(prefix_caching=True),
+        rules=Rules(max_seqs=pool.max_running, prefix_caching=True),
         max_steps=200_000,
         record=False,
     )
-    tokens = serving.uncut(run).tokens
-    return tokens.cached / max(1, tokens.cached + tokens.computed - tokens.decoded)
+    begun = serving.uncut(run).first_step != serving.UNFINISHED
+    tokens = np.minimum(run.cached * size, window.prompt)[begun]
+    return Hits(tokens, float(tokens.sum() / window.prompt[begun].sum()), size)

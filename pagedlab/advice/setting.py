@@ -127,9 +127,9 @@ def resolve(choice: Choice) -> Setting:
     >>> resolve(Choice(gpu="h100")).gpu.title
     'H100 SXM'
     """
-    shape = preset(_name("model", choice.model, presets()))
-    gpu = gpus.named(_name("GPU", choice.gpu, gpus.names()))
-    server = engine(_name("engine", choice.engine, ENGINES))
+    shape = preset(name_of("model", choice.model, presets()))
+    gpu = gpus.named(name_of("GPU", choice.gpu, gpus.names()))
+    server = engine(name_of("engine", choice.engine, ENGINES))
     try:
         rank = shape.on_rank(choice.tp)
         element_bytes(choice.dtype)
@@ -167,7 +167,8 @@ def resolve(choice: Choice) -> Setting:
     )
 
 
-def _name(what: str, given: str, names: Iterable[str]) -> str:
+def name_of(what: str, given: str, names: Iterable[str]) -> str:
+    """The name that was given, or whose only beginning; raises `AdviceError` with near names for another."""
     names = list(names)
     wanted = given.strip().lower()
     fitting = [name for name in names if name == wanted] or [n for n in names if n.startswith(wanted)]

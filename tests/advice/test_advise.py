@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import html.parser
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pagedlab import cli, serving, workloads
-from pagedlab.advice import CANNOT_TELL, AdviceError, Choice, advise, served
-from pagedlab.advice.advisor import advised
-from pagedlab.advice.block_cost import Demand, block_costs
+from pagedlab.advice import CANNOT_TELL, Advice, AdviceError, Choice, advise, served
+from pagedlab.advice.advisor import advised, in_pool
+from pagedlab.advice.block_cost import Demand, Hits, block_costs
 from pagedlab.advice.engine_log import EngineLog
+from pagedlab.advice.served import Pool
 from pagedlab.advice.setting import resolve
+from pagedlab.serving import ASSUMED
 from pagedlab.workloads import PrefixHashes, Workload
 
 REAL = {
@@ -48,8 +51,12 @@ def four(request, trace_path) -> dict[str, Workload]:
     return {kind: workloads.load(trace_path(name)) for kind, name in REAL.items()}
 
 
-def test_four_traces_get_different_advice_and_each_answer_has_its_word_and_evidence(four):
-    advices = {kind: advise(workload, gpu="h100") for kind, workload in four.items()}
+@pytest.fixture(scope="module")
+def advices(four) -> dict[str, Advice]:
+    return {kind: advise(workload, gpu="h100") for kind, workload in four.items()}
+
+
+def test_four_traces_get_different_advice_and_each_answer_has_its_word_and_evidence(advices):
     at_once = {kind: advice.finding("capacity").values["running"] for kind, advice in advices.items()}
     assert (
         at_once["conversation"] > at_once["code"] > max(at_once["long documents"], at_once["shared prefixes"])
@@ -57,7 +64,7 @@ def test_four_traces_get_different_advice_and_each_answer_has_its_word_and_evide
     assert len({round(value) for value in at_once.values()}) == 4
     assert advices["long documents"].block_size > advices["conversation"].block_size
     told = {kind: advice.finding("prefix hits").word for kind, advice in advices.items()}
-    assert told["code"] == told["conversation"] == CANNOT_TELL and told["shared prefixes"] == "computed"
+    assert told["code"] == told["conversation"] == CANNOT_TELL and told["shared prefixes"] == "simulated"
     for advice in advices.values():
         assert {finding.word for finding in advice.findings} <= WORDS
         assert all(finding.text and finding.evidence for finding in advice.findings)
@@ -67,14 +74,30 @@ def test_four_traces_get_different_advice_and_each_answer_has_its_word_and_evide
         )
 
 
+def test_what_about_each_trace_decided_is_said_in_other_words_not_only_in_other_numbers(advices):
+    """Near the top: long requests, prompts that begin alike, growth, where the time goes."""
+    told = {
+        kind: str(advice).partition("what to set in")[0].partition("\nwhy: ")[2]
+        for kind, advice in advices.items()
+    }
+    assert len({re.sub(r"[\d.,]+", "", text) for text in told.values()}) == 4
+    assert "requests are long" in told["long documents"] and "requests are long" not in told["conversation"]
+    assert "prompts begin alike" in told["shared prefixes"] and "begin alike" not in told["code"]
+    assert all("time (simulated)" in text and "block size (simulated)" in text for text in told.values())
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_on_a_held_out_half_the_advice_is_within_five_percent_of_the_best(four, engine):
     """The first half is looked at, the second is served; by the stated cost, and if tables were free."""
     setting = resolve(Choice(engine=engine))
     for kind, workload in four.items():
         first = np.arange(len(workload)) < len(workload) // 2
-        size = advised(block_costs(Demand.of(workload.only(first)), setting), setting).block_size
-        held_out = [cost for cost in block_costs(Demand.of(workload.only(~first)), setting) if cost.backends]
+        seen, unseen = (
+            block_costs(in_pool(half, Demand.of(half), setting), setting)
+            for half in (workload.only(first), workload.only(~first))
+        )
+        size = advised(seen, setting).block_size
+        held_out = [cost for cost in unseen if cost.backends]
         mine = next(cost for cost in held_out if cost.block_size == size)
         assert mine.total_us <= 1.05 * min(cost.total_us for cost in held_out), kind
         assert mine.free_us <= 1.05 * min(cost.free_us for cost in held_out), kind
@@ -180,12 +203,37 @@ def test_preemptions_and_other_allocation_come_from_the_real_managers():
     assert preempted[0] > 0 and preempted == sorted(preempted, reverse=True)
 
 
-def test_a_cache_as_large_as_the_trace_finds_all_that_was_seen_before():
-    workload = generated("shared prefixes").first(60)
-    unlimited = Demand.of(workload).hits.share_of_prompts
-    assert served.cached_share(workload, 10**8) == pytest.approx(unlimited, abs=0.01)
-    assert served.cached_share(workload, 130_000) <= unlimited
-    assert served.cached_share(SMALL, 10**8) is None
+def test_a_cache_as_large_as_the_trace_finds_all_that_was_seen_before_and_a_small_one_less():
+    """One that takes turns: five prompts of 20 units each, in a pool of two prompts or of all."""
+    workload = workloads.parse(
+        "".join(
+            f'{{"prompt": {20 * 512}, "output": 1, "hash_ids": {list(range(100 * turn, 100 * turn + 20))}}}\n'
+            for turn in [*range(5)] * 3
+        )
+    )
+    seen = Demand.of(workload).hits
+    assert seen.share_of_prompts == pytest.approx(2 / 3)
+
+    def found(slots: int) -> Hits:
+        pool = Pool(slots, 16, 1, ASSUMED)
+        return served.found_in_pool(workload, pool, seen)
+
+    assert found(10**6).share_of_prompts == pytest.approx(2 / 3, abs=0.05)  # the last unit is computed again
+    assert found(2 * 20 * 512).tokens.tolist() == [0] * 15
+    assert found(100).tokens.tolist() == [0] * 15, "less than one unit"
+
+
+def test_the_prefix_cost_is_of_what_the_pool_finds_and_the_most_is_said_beside_it():
+    workload = generated("shared prefixes")
+    advice = advise(workload, gpu="h100")
+    finding = advice.finding("prefix hits")
+    assert finding.values["in_pool_share"] < finding.values["unlimited_share"]
+    assert "(computed)" in finding.text and "the most that any pool could find" in finding.text.lower()
+    setting = resolve(Choice())
+    cost = next(cost for cost in advice.costs if cost.block_size == advice.block_size)
+    assert cost.prefix_us == pytest.approx(
+        1e6 * finding.values["lost_tokens"] * setting.prefill_s / workload.output.mean()
+    )
 
 
 def test_the_time_to_answer_does_not_grow_with_the_trace(monkeypatch):
@@ -193,6 +241,18 @@ def test_the_time_to_answer_does_not_grow_with_the_trace(monkeypatch):
     assert "the first 50 requests" in advise(SMALL).finding("preemptions").evidence
     monkeypatch.setattr(served, "MAX_STEPS", {False: 10, True: 10})
     assert "cut short" in advise(SMALL).finding("preemptions").evidence
+
+
+def test_the_first_screen_is_the_decision():
+    """As text and as a page: what to set, what decided and the flags, before any table or evidence."""
+    advice = advise(SMALL)
+    top, flags, cost, evidence = re.split("what to set in|cost of one produced|\nevidence\n", str(advice))
+    assert top.splitlines()[2].startswith(f"decision (simulated): set --block-size {advice.block_size} ")
+    assert f"--block-size {advice.block_size}\n" in flags and "how the advice moves" in cost
+    assert evidence.startswith("trace (assumed)") and "decision" not in evidence
+    page = advice.to_html()
+    order = [page.index(words) for words in ("<dt>decision", "What to set in", "costs</h2>", "Evidence</h2>")]
+    assert order == sorted(order)
 
 
 # ---- as text, JSON and a page -------------------------------------------------------------------------

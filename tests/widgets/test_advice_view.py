@@ -42,7 +42,7 @@ def test_every_choice_gives_the_advice_anew(view):
 
 def test_a_choice_that_cannot_be_says_why_and_shows_no_old_figures(view):
     view.model.value = "llama-3.1-70b"
-    assert view.advice is None and view.costs.rows == [] and view.findings.value == ""
+    assert view.advice is None and view.costs.rows == [] and view.decision.value == view.evidence.value == ""
     assert "weights take 140,000,000,000" in view.message.value
     view.tp.value = 4
     assert view.advice is not None and view.costs.rows and "140,000,000,000" not in view.message.value
@@ -50,7 +50,7 @@ def test_a_choice_that_cannot_be_says_why_and_shows_no_old_figures(view):
 
 def test_a_name_from_a_file_is_neither_markup_nor_mathematics():
     view = AdviceView(replace(SMALL, name="<img src=x>$x$.csv", source="<b>rows</b>$y$"))
-    shown = view.findings.value + view.message.value + view.settings.value
+    shown = view.decision.value + view.evidence.value + view.message.value + view.settings.value
     tags: list[str] = []
     parser = html.parser.HTMLParser()
     parser.handle_starttag = lambda tag, attrs: tags.append(tag)

@@ -1,4 +1,4 @@
-"""Advice in a notebook: a trace, a model and a GPU to choose, the four costs by block size, the findings."""
+"""Advice in a notebook: a trace, a model and a GPU to choose, the decision, four costs, the evidence."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ class AdviceView(ipywidgets.VBox):
         self.message = ipywidgets.HTML()
         kinds = {part: part for part in PARTS}
         self.costs = BarTable("What a block size costs", kinds, unit="us", word="simulated")
-        self.findings, self.settings = ipywidgets.HTML(), ipywidgets.HTML()
+        self.decision, self.settings, self.evidence = (ipywidgets.HTML() for _ in range(3))
         self.advice: advice.Advice | None = None
         lists = [self.model, self.gpu, self.tp, self.engine]
-        super().__init__([self.chooser, row(*lists), self.message, self.costs, self.settings, self.findings])
+        shown = [self.message, self.decision, self.costs, self.settings, self.evidence]
+        super().__init__([self.chooser, row(*lists), *shown])
         self.chooser.observe(lambda _: self._advise(), "chosen")
         on_change(self._advise, *lists)
         self._advise()
@@ -60,7 +61,7 @@ class AdviceView(ipywidgets.VBox):
             self.advice = None
             self.message.value = page.text(str(error) or "Interrupted: change a choice to begin anew.")
             self.costs.show([], status="", caption="")
-            self.findings.value = self.settings.value = ""
+            self.decision.value = self.settings.value = self.evidence.value = ""
             return
         self.message.value = "".join(f"<p>{page.text(warning)}</p>" for warning in self.advice.warnings)
         self.costs.show(
@@ -69,7 +70,8 @@ class AdviceView(ipywidgets.VBox):
             caption=f"{self.advice.subject}. GPU time of one produced token, as far as blocks decide.",
         )
         self.settings.value = page.settings(self.advice)
-        self.findings.value = page.findings(self.advice)
+        self.decision.value = page.findings(self.advice.decision)
+        self.evidence.value = page.findings(self.advice.evidence)
 
 
 def _row(shown: advice.Advice, cost: Any) -> Row:

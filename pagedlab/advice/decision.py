@@ -1,0 +1,142 @@
+"""What stands first: the decision, and what about this trace led to it. The evidence follows elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pagedlab import _format
+from pagedlab.advice.block_cost import PARTS, BlockCost, Demand, Hits, away, running
+from pagedlab.advice.engines import Flag
+from pagedlab.advice.report import DECISION, WHY, Finding
+from pagedlab.advice.setting import Setting
+
+LONG_RUNNING = 64
+"""With fewer requests at once than this, they are called long."""
+SHARED = 0.05
+"""Share of prompt tokens seen before from which on prefixes are spoken of."""
+_MEAN = "means over every request at each of its steps"
+
+
+def decision(
+    costs: tuple[BlockCost, ...],
+    chosen: BlockCost,
+    setting: Setting,
+    flags: Iterable[Flag],
+    others: Finding,
+) -> Finding:
+    """What to set and what it buys; `others` is `findings.other_policies`' answer."""
+    size, slots = chosen.block_size, setting.slots(chosen.block_size)
+    worst = max((cost for cost in costs if cost.backends), key=lambda cost: cost.total_us)
+    changed = " ".join(f"{flag.flag} {flag.value}" for flag in flags if flag.changed)
+    text = f"set {changed} and leave the rest. Blocks of {size} tokens cost "
+    if setting.choice.entry_ns is None:
+        far = _format.percent(away(costs, size))
+        text += f"at most {far} more than the best, whatever table work costs"
+    else:
+        text += "least at the given cost of table work"
+    if worst is not chosen:
+        more = _format.percent(worst.total_us / chosen.total_us - 1)
+        text += f"; blocks of {worst.block_size} cost {more} more than they"
+    text += (
+        f". {slots:,} tokens fit (computed): {chosen.running:,.0f} requests of this trace at once (computed)"
+    )
+    paged, reserve = others.values["paged"], others.values["reserve"]
+    if reserve:
+        text += f", {paged / reserve:.1f} times as many as with memory reserved for the longest"
+    values = {"block_size": size, "tokens": slots, "running": chosen.running}
+    return Finding(DECISION, text, "simulated", "the findings under evidence, each with its own", values)
+
+
+def why(
+    demand: Demand,
+    seen: Hits | None,
+    setting: Setting,
+    costs: tuple[BlockCost, ...],
+    chosen: BlockCost,
+    preempted: Finding,
+) -> Iterator[Finding]:
+    """What is particular about the trace, as far as it bears on a setting, and what moved the block size.
+
+    `seen` are the prefixes of a cache without end, `preempted` is `findings.watermark`'s answer.
+    """
+    yield from _memory(demand, setting, chosen)
+    yield from _prefixes(demand, seen, setting, chosen)
+    yield _time(demand, setting, chosen)
+    yield _growth(demand, preempted)
+    yield from _neighbours(costs, chosen)
+
+
+def _memory(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Finding]:
+    size = chosen.block_size
+    fitting = running(demand, replace(setting, max_running=1 << 30), size)
+    if fitting > setting.max_running:
+        text = (
+            f"memory would hold {fitting:,.0f} requests, {setting.engine.name} runs {setting.max_running:,}: "
+            "memory does not bind, so wasted slots cost nothing"
+        )
+        yield Finding(f"{WHY}: memory", text, "computed", _MEAN)
+    elif fitting < LONG_RUNNING:
+        text = (
+            f"requests are long: with {demand.stored:,.0f} tokens each only {fitting:,.0f} run at once, and "
+            f"share what a step costs anyway; each has {demand.held[size] / size:,.0f} table entries"
+        )
+        yield Finding(f"{WHY}: memory", text, "computed", _MEAN)
+
+
+def _prefixes(demand: Demand, seen: Hits | None, setting: Setting, chosen: BlockCost) -> Iterator[Finding]:
+    found = demand.hits
+    if seen is None or found is None or seen.share_of_prompts < SHARED:
+        return
+    missed = (seen.share_of_prompts - found.share_of_prompts) * demand.mean_prompt * setting.prefill_s
+    text = (
+        f"prompts begin alike: {_format.percent(seen.share_of_prompts)} of their tokens were seen before "
+        f"(computed), {_format.percent(found.share_of_prompts)} are still in this pool. Finding the rest, by "
+        f"a larger pool or by sending requests where their prefix is, would save "
+        f"{1e6 * missed / demand.mean_output:,.0f} us of GPU time for each token produced; paging costs "
+        f"{chosen.extra_us:,.1f} us"
+    )
+    evidence = (
+        f"see prefix hits; computing a prompt token takes {_format.seconds(setting.prefill_s)} (assumed)"
+    )
+    yield Finding(f"{WHY}: prefixes", text, "simulated", evidence)
+
+
+def _time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
+    prompt = demand.mean_prompt * (1 - (demand.hits.share_of_prompts if demand.hits else 0.0))
+    computing, producing = prompt * setting.prefill_s, 1e-6 * demand.mean_output * chosen.total_us
+    share = computing / (computing + producing)
+    text = f"{demand.mean_prompt / demand.mean_output:,.1f} prompt tokens for each one produced (computed): "
+    if share > 0.5:
+        text += f"computing prompts takes {_format.percent(share)} of GPU time, which no block size changes"
+    else:
+        text += f"producing takes {_format.percent(1 - share)} of GPU time, where a block size counts"
+    evidence = f"a prompt token takes {_format.seconds(setting.prefill_s)} (assumed), a produced one as below"
+    return Finding(f"{WHY}: time", text, "simulated", evidence)
+
+
+def _growth(demand: Demand, preempted: Finding) -> Finding:
+    growth, share = demand.mean_output / demand.mean_prompt, preempted.values["watermark"]
+    none, some = (preempted.values["preemptions"][kept] for kept in (0.0, share))
+    text = f"requests grow by {_format.percent(growth)} while they run (computed): "
+    if share:
+        text += f"{none:,} are preempted, {some:,} with {100 * share:g} % of blocks kept free at admission"
+    else:
+        text += f"{none:,} are preempted, and keeping blocks free at admission saves no time"
+    return Finding(f"{WHY}: growth", text, "simulated", "see preemptions")
+
+
+def _neighbours(costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[Finding]:
+    """What the next sizes that the engine takes would cost more and less of."""
+    taken, said = [cost for cost in costs if cost.backends], []
+    at = taken.index(chosen)
+    for other in [*taken[max(0, at - 1) : at], *taken[at + 1 : at + 2]]:
+        moved = []
+        for part in PARTS:
+            us = (getattr(other, f"{part}_us") or 0.0) - (getattr(chosen, f"{part}_us") or 0.0)
+            if abs(us) >= 0.005:
+                moved.append(f"{abs(us):,.2f} us {'more' if us > 0 else 'less'} in {part}")
+        said.append(f"blocks of {other.block_size} cost {', '.join(moved) or 'the same'}")
+    if said:
+        text = f"{'; '.join(said)}, for each token produced"
+        yield Finding(f"{WHY}: block size", text, "simulated", "see what a block size costs")
