@@ -1,8 +1,9 @@
 """The `pagedlab` command: one table of subcommands, each in the module that does its work.
 
 A command module has a line of `HELP`, `add_arguments(parser)` and `command(args) -> exit code`, and imports
-nothing heavy at its top, so `pagedlab --help` answers at once. Exit codes: 0 done, 1 something does not work
-here, 2 the arguments or a file were wrong, 130 stopped with Ctrl-C.
+nothing heavy at its top, so `pagedlab --help` answers at once; `main` imports it, where Ctrl-C is heard.
+Exit codes: 0 done, 1 something does not work here, 2 the arguments or a file were wrong, 130 stopped with
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,29 +14,20 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
-from pagedlab import (
-    __version__,
-    advise,
-    bench,
-    claims_command,
-    compile_command,
-    doctor,
-    export,
-    grade,
-    lab,
-    site,
-)
+from pagedlab import __version__
 from pagedlab.arguments import UsageError
-from pagedlab.trace_table import WorkloadError
+from pagedlab.lab import LabError
 
 COMMANDS = {
-    **{"doctor": doctor, "lab": lab, "bench": bench, "claims": claims_command},
-    **{"advise": advise, "export": export, "compile": compile_command, "site": site, "grade": grade},
+    **{"doctor": "doctor", "lab": "lab", "bench": "bench", "claims": "claims_command", "advise": "advise"},
+    **{"export": "export", "compile": "compile_command", "site": "site", "grade": "grade"},
 }
+"""Each command's module."""
 # What a user can cause. Anything else is a mistake in the program and keeps its traceback.
-EXPECTED = (UsageError, WorkloadError, lab.LabError, OSError)
+EXPECTED = (UsageError, LabError, OSError)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,7 +42,8 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="pagedlab", description="PagedAttention as a chapter you can run.")
     top.add_argument("--version", action="version", version=f"pagedlab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
+    for name, home in COMMANDS.items():
+        module = import_module(f"pagedlab.{home}")
         sub = commands.add_parser(
             name, help=module.HELP, description=(module.__doc__ or "").partition("\n\n")[0]
         )
@@ -68,13 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit: 2
     """
     _open_what_is_closed()
-    args = parser().parse_args(argv)
+    prog = "pagedlab"
     try:
+        args = parser().parse_args(argv)
+        prog = args.prog
         code = int(args.run(args))
         print(end="", flush=True)  # here, where what goes wrong with it can be told
         return code
     except KeyboardInterrupt:
-        print(f"{args.prog}: stopped", file=sys.stderr)
+        print(f"{prog}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader went away (`| head`)
         _give_up_stdout()
@@ -82,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _give_up_stdout()
-        print(f"{args.prog}: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 2
 
 

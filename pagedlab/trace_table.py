@@ -12,6 +12,8 @@ from itertools import chain
 
 import numpy as np
 
+from pagedlab.arguments import UsageError
+
 MAX_TOKENS = 10_000_000
 """The longest prompt or output that is believed; a longer one is an error in the file."""
 MAX_REQUESTS, MAX_HASHES = 5_000_000, 28_000_000
@@ -23,7 +25,7 @@ MOST_SKIPPED = 0.1
 _MOST_REASONS = 8
 
 
-class WorkloadError(ValueError):
+class WorkloadError(UsageError):
     """A file of requests cannot be used; the message names file, line and rule."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagedlab import __version__, cli, lab
+from pagedlab import __version__, cli, doctor, lab
 from pagedlab.arguments import UsageError
 from pagedlab.workloads import WorkloadError
 
@@ -78,7 +78,7 @@ def test_what_goes_wrong_in_a_command(error, code, said, capsys, monkeypatch: py
     def fail(args: object) -> int:
         raise error
 
-    monkeypatch.setattr(cli.doctor, "command", fail)
+    monkeypatch.setattr(doctor, "command", fail)
     assert cli.main(["doctor"]) == code
     assert capsys.readouterr().err == said
 
@@ -90,7 +90,7 @@ def test_an_error_of_ours_is_not_hidden(error: type[Exception], monkeypatch: pyt
     def fail(args: object) -> int:
         raise error("a mistake in the program")
 
-    monkeypatch.setattr(cli.doctor, "command", fail)
+    monkeypatch.setattr(doctor, "command", fail)
     with pytest.raises(error, match="a mistake in the program"):
         cli.main(["doctor"])
 
@@ -159,3 +159,20 @@ def test_where_nothing_can_be_written_is_said_before_the_work(
 def test_python_m_pagedlab_is_the_same_command(run_python) -> None:
     ran = run_python("-m", "pagedlab", "doctor", "--json")
     assert json.loads(ran.stdout)["checks"][0]["topic"] == "python"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process elsewhere is not sent a Ctrl-C alone")
+def test_ctrl_c_while_a_command_is_imported_is_one_line(run_python) -> None:
+    code = """
+import os, signal, sys
+from pagedlab import cli
+class Early:
+    def find_spec(self, name, path, target=None):
+        if name == "pagedlab.doctor":
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Early())
+sys.exit(cli.main(["doctor"]))
+"""
+    ran = run_python("-c", code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "pagedlab: stopped\n")
