@@ -143,6 +143,11 @@ def _that_fit(workload: Workload, setting: Setting) -> tuple[Workload, np.ndarra
     return (workload.only(fit) if len(refused) else workload), refused
 
 
+def _unlimited(setting: Setting) -> Setting:
+    """As if the engine let any number run: memory alone decides."""
+    return replace(setting, max_running=1 << 30)
+
+
 def _sizes(setting: Setting) -> tuple[int, ...]:
     own = setting.choice.block_size
     return tuple(sorted({*SIZES, own} if own else SIZES))
@@ -175,6 +180,10 @@ def _changes(workload: Workload, demand: Demand, setting: Setting, chosen: Block
             replace(setting, max_running=max(1, int(chosen.running / 2))),
         ),
     ]
+    fit = running(demand, _unlimited(setting), chosen.block_size)
+    if fit > setting.max_running:
+        raised = replace(setting, max_running=round(fit))
+        others.append(("requests at once", f"at most {round(fit):,}", demand, raised))
     if demand.hits is not None:
         others += [
             ("a prompt token", "twice as dear", demand, replace(setting, prefill_s=2 * prefill)),
@@ -198,14 +207,12 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
     fraction = setting.capacity.fraction
     value = server.data.get("free_share", round(fraction, 3))
     yield server.set("memory", f"{value:g}", "the share this advice counted with (assumed)", changed=False)
-    fit = running(demand, replace(setting, max_running=1 << 30), chosen.block_size)
-    if fit > setting.max_running:
-        yield server.set(
-            "running", f"{fit:.0f}", "what memory holds on the mean (computed); the limit is less"
-        )
-    else:
-        reason = f"memory binds first, at {fit:,.1f} requests of this trace on the mean (computed)"
-        yield server.set("running", str(setting.max_running), reason, changed=choice.max_running is not None)
+    fit = running(demand, _unlimited(setting), chosen.block_size)
+    binds = (
+        "it binds before memory, which would hold" if fit > setting.max_running else "memory binds first, at"
+    )
+    reason = f"{binds} {fit:,.1f} requests of this trace on the mean (computed)"
+    yield server.set("running", str(setting.max_running), reason, changed=choice.max_running is not None)
     if server.data.get("watermark_is_share", True):
         reason = "finished first on a full server (simulated)"
         yield server.set("watermark", f"{watermark:g}", reason, changed=watermark > 0)

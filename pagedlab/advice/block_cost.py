@@ -195,8 +195,12 @@ def away(costs: tuple[BlockCost, ...], size: int) -> float:
 
 
 def safest(costs: tuple[BlockCost, ...]) -> BlockCost:
-    """The size that is least away from the best at worst: what is advised unless `entry_ns` was given."""
-    return min((cost for cost in costs if cost.backends), key=lambda cost: away(costs, cost.block_size))
+    """The size that is least away from the best at worst: what is advised unless `entry_ns` was given.
+
+    Of sizes that are alike in that to a thousandth, the smallest: it wastes least.
+    """
+    taken = (cost for cost in costs if cost.backends)
+    return min(taken, key=lambda cost: (round(away(costs, cost.block_size), 3), cost.block_size))
 
 
 def running(demand: Demand, setting: Setting, block_size: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pagedlab import _format
 from pagedlab.advice.block_cost import PARTS, BlockCost, Demand, Hits, away, running
 from pagedlab.advice.engines import Flag
-from pagedlab.advice.report import DECISION, WHY, Finding
+from pagedlab.advice.report import DECISION, NOTHING, WHY, Finding
 from pagedlab.advice.setting import Setting
 
 LONG_RUNNING = 64
@@ -30,19 +30,19 @@ def decision(
     worst = max((cost for cost in costs if cost.backends), key=lambda cost: cost.total_us)
     changed = " ".join(f"{flag.flag} {flag.value}" for flag in flags if flag.changed)
     text = f"set {changed} and leave the rest. Blocks of {size} tokens cost "
-    if setting.choice.entry_ns is None:
-        far = _format.percent(away(costs, size))
-        text += f"at most {far} more than the best, whatever table work costs"
-    else:
+    if setting.choice.entry_ns is not None:
         text += "least at the given cost of table work"
+    elif (far := away(costs, size)) >= NOTHING:
+        text += f"at most {_format.percent(far)} more than the best, whatever table work costs"
+    else:
+        text += "least, whatever table work costs"
     if worst is not chosen:
         more = _format.percent(worst.total_us / chosen.total_us - 1)
         text += f"; blocks of {worst.block_size} cost {more} more than they"
-    text += (
-        f". {slots:,} tokens fit (computed): {chosen.running:,.0f} requests of this trace at once (computed)"
-    )
+    at_once = _format.count(round(chosen.running), "request")
+    text += f". {slots:,} tokens fit (computed): {at_once} of this trace at once (computed)"
     paged, reserve = others.values["paged"], others.values["reserve"]
-    if reserve:
+    if 0 < reserve < 0.95 * paged:
         text += f", {paged / reserve:.1f} times as many as with memory reserved for the longest"
     values = {"block_size": size, "tokens": slots, "running": chosen.running}
     return Finding(DECISION, text, "simulated", "the findings under evidence, each with its own", values)
@@ -73,7 +73,7 @@ def _memory(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Fin
     if fitting > setting.max_running:
         text = (
             f"memory would hold {fitting:,.0f} requests, {setting.engine.name} runs {setting.max_running:,}: "
-            "memory does not bind, so wasted slots cost nothing"
+            f"memory does not bind, so what blocks of {size} waste costs nothing"
         )
         yield Finding(f"{WHY}: memory", text, "computed", _MEAN)
     elif fitting < LONG_RUNNING:

@@ -13,6 +13,8 @@ from pagedlab.advice.block_cost import BlockCost
 from pagedlab.advice.engines import Flag
 
 CANNOT_TELL = "cannot tell"
+NOTHING = 5e-4
+"""A share that is shown as none."""
 DECISION, WHY = "decision", "why"
 """How the topics begin that stand first, before what to set and all evidence."""
 
@@ -143,7 +145,7 @@ def cost_row(advice: Advice, cost: BlockCost) -> list[str]:
 
 def change_row(change: Change) -> list[str]:
     """The cells of one row of what moves the advice."""
-    more = "the same" if change.more_share < 5e-4 else f"{_format.percent(change.more_share)} more"
+    more = "the same" if change.more_share < NOTHING else f"{_format.percent(change.more_share)} more"
     return [change.input, change.becomes, f"{change.block_size:,}", more]
 
 
@@ -154,4 +156,6 @@ def _lines(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(text, 110, initial_indent=indent, subsequent_indent=indent or "  ")
+    return textwrap.fill(
+        text, 110, initial_indent=indent, subsequent_indent=indent or "  ", break_on_hyphens=False
+    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from pagedlab import cli, serving, workloads
-from pagedlab.advice import CANNOT_TELL, Advice, AdviceError, Choice, advise, served
+from pagedlab.advice import CANNOT_TELL, Advice, AdviceError, Choice, Finding, advise, served
 from pagedlab.advice.advisor import advised, in_pool
 from pagedlab.advice.block_cost import Demand, Hits, block_costs
 from pagedlab.advice.engine_log import EngineLog
@@ -281,6 +282,31 @@ def test_the_page_asks_for_nothing_and_text_from_a_file_is_text(tmp_path, capsys
     assert not [name for name, _ in tags.attributes if name in ("src", "href", "onerror")]
     assert "&lt;script&gt;alert(2)" in text and "&lt;img src=x" in text
     assert "1 row(s) left out, first line 32" in capsys.readouterr().out
+
+
+def test_text_page_and_json_say_the_same_of_what_was_left_out_too():
+    rows = "prompt,output\n" + "1000,10\n" * 30 + "900000,10\nmany,1\n2000"
+    advice = advise(workloads.parse(rows, tolerant=True))
+    assert {"left out", "impossible requests"} <= {finding.topic for finding in advice.findings}
+    shown, page = " ".join(str(advice).split()), html.unescape(advice.to_html())
+    kept = json.loads(advice.to_json())
+    for said in (*advice.findings, *advice.flags):
+        assert json.loads(json.dumps(asdict(said))) in kept["findings"] + kept["flags"]
+        for words in (said.text, said.evidence) if isinstance(said, Finding) else (said.why, said.flag):
+            assert words in shown and words in page
+
+
+def test_a_limit_that_binds_is_left_alone_and_what_raising_it_would_do_is_told():
+    """The block size holds for the limit it was decided under, so the two are not changed together."""
+    workload = workloads.named("uniform", requests=2_000)
+    advice = advise(workload)
+    limit = next(flag for flag in advice.flags if flag.flag == "--max-num-seqs")
+    assert limit.value == "1024" and not limit.changed and "it binds before memory" in limit.why
+    assert "memory does not bind" in advice.finding("why: memory").text
+    raised = advice.changes[-1]
+    fit = int(raised.becomes.split()[-1].replace(",", ""))
+    assert raised.input == "requests at once" and fit > 1024
+    assert raised.block_size == advise(workload, max_running=fit).block_size
 
 
 def test_json_is_the_same_answer_and_strict(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 from dataclasses import replace
 
@@ -29,6 +30,9 @@ def test_it_shows_the_advice_of_the_library(view):
     sizes = [cost.block_size for cost in expected.costs if cost.backends]
     assert [row["label"] for row in view.costs.rows] == [f"blocks of {size}" for size in sizes]
     assert view.costs.word == "simulated" and view.costs.status == ""
+    shown = html.unescape(view.decision.value + view.settings.value + view.evidence.value)
+    assert all(finding.text in shown and finding.word in shown for finding in expected.findings)
+    assert "decision" in view.decision.value and all(flag.why in shown for flag in expected.flags)
 
 
 def test_every_choice_gives_the_advice_anew(view):
