@@ -75,7 +75,7 @@ def advise(
     )
     share, preemptions = findings.watermark(workload, pool, setting)
     others = findings.other_policies(workload, pool, setting)
-    flags = tuple(_flags(setting, chosen, demand, share))
+    flags, title = tuple(_flags(setting, chosen, demand, share)), setting.engine.title
     found = [
         decision(costs, chosen, setting, flags, others),
         *why(demand, endless.hits, setting, costs, chosen, preemptions),
@@ -90,14 +90,14 @@ def advise(
         findings.load(workload, pool),
         findings.step_time(demand, setting, chosen),
         findings.prefix(endless.hits, demand.hits, setting, chosen.block_size),
+        findings.settings(setting.engine),
         *notes,
     ]
-    choice = setting.choice
-    ranks = f"{choice.tp} x " if choice.tp > 1 else ""
+    ranks = f"{setting.choice.tp} x " if setting.choice.tp > 1 else ""
     return Advice(
-        f"{workload.name}: {setting.model.name} on {ranks}{setting.gpu.title}, {setting.engine.title}",
+        f"{workload.name}: {setting.model.name} on {ranks}{setting.gpu.title}, {title}",
         tuple(found),
-        setting.engine.title,
+        title,
         chosen.block_size,
         costs,
         tuple(_changes(workload, demand, setting, chosen)),

@@ -10,6 +10,7 @@ import numpy as np
 from pagedlab import _format, gpu_model, policies, waste
 from pagedlab.advice import served
 from pagedlab.advice.block_cost import BlockCost, Demand, Hits, away, base_s, best, kv_bytes_read
+from pagedlab.advice.engines import Engine
 from pagedlab.advice.report import CANNOT_TELL, Finding
 from pagedlab.advice.served import Pool, Served
 from pagedlab.advice.setting import Setting, terms
@@ -151,8 +152,8 @@ def short(workload: Workload, chosen: BlockCost) -> Finding:
         )
         waste_share = waste.paged(workload.only(is_short), chosen.block_size).wasted_share
         text += (
-            f". Each such token costs {chosen.shared_us:.1f} us of shared floor, paging or not, and in "
-            f"blocks of {chosen.block_size} they waste {_format.percent(waste_share)} of what they hold"
+            f". Each such token costs {chosen.shared_us:.1f} us of shared floor (simulated), paging or not; "
+            f"in blocks of {chosen.block_size} they waste {_format.percent(waste_share)} of what they hold"
         )
     values = {"requests_share": share, "tokens_share": tokens, "steps_share": steps}
     return Finding("short requests", text, "computed", "prompt and output together, every request", values)
@@ -253,6 +254,12 @@ def prefix(seen: Hits | None, found: Hits | None, setting: Setting, size: int) -
         "lost_tokens": lost,
     }
     return Finding("prefix hits", text, "simulated", evidence, values)
+
+
+def settings(engine: Engine) -> Finding:
+    """Where the flags, their defaults and what they allow were read."""
+    text = f"flags, defaults and allowed values are those of {engine.title}"
+    return Finding("settings", text, "published", engine.data["source"])
 
 
 def _of_run(workload: Workload, pool: Pool, *runs: Served) -> str:

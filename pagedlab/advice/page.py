@@ -53,7 +53,8 @@ def _advice(advice: Advice) -> list[str]:
         findings(advice.decision),
         f"<h2>What to set in {text(advice.engine)}</h2>{settings(advice)}",
         "<h2>What a block size costs</h2>",
-        "<p>Microseconds of GPU time for each token produced (simulated); bars: the four costs.</p>",
+        "<p>Microseconds of GPU time for each token produced (simulated; what is wasted and the requests "
+        "at once are computed); bars: the four costs.</p>",
         _costs(advice),
         "<h2>How the advice moves (simulated)</h2>",
         _table(CHANGE_HEADER, map(change_row, advice.changes), "text"),

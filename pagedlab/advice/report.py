@@ -115,7 +115,10 @@ class Advice(Told):
             allowed = f"; allowed: {flag.allowed}" if flag.allowed else ""
             lines.append(f"{flag.flag} {flag.value}".rstrip())
             lines.append(_wrapped(f"{flag.why} (default {flag.default}{allowed})", "    "))
-        lines += ["", "cost of one produced token by block size, microseconds of GPU time (simulated)"]
+        lines += [
+            "",
+            "cost of one produced token by block size, us of GPU time (simulated; wasted, at once: computed)",
+        ]
         lines.append(_format.table(COST_HEADER, [cost_row(self, cost) for cost in self.costs], left=1))
         lines += ["", "how the advice moves (simulated)"]
         lines.append(_format.table(CHANGE_HEADER, [change_row(change) for change in self.changes], left=2))
