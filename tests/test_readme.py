@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "lessons/TEACHING.md")]
 README = PAGES[0].read_text(encoding="utf-8")
 SECTIONS = (
-    *("What you will be able to decide", "The lessons", "With and without a GPU", "What was measured"),
+    *("What you will be able to decide", "The lessons", "On your machine", "What was measured"),
     *("How it is built", "How to contribute", "Licence and sources"),
 )
 LONG = ("bench", "export", "lab")
