@@ -120,7 +120,7 @@ def open_lab(folder: Path, *, browser: bool = True, port: int | None = None) -> 
     """Run JupyterLab on the first lesson in `folder` until the learner stops it.
 
     It listens on this machine only and asks nothing of the network: no news, no update check, no extension
-    catalogue. Raises LabError when JupyterLab is not installed.
+    catalogue. Raises LabError when JupyterLab is not installed or finds no home to write to.
     """
     try:
         from jupyterlab.labapp import LabApp
@@ -128,7 +128,10 @@ def open_lab(folder: Path, *, browser: bool = True, port: int | None = None) -> 
         raise LabError(f"JupyterLab is not installed ({error}); pip install jupyterlab") from error
     searched = (str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", ""))
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, searched))
-    LabApp.launch_instance(argv=lab_arguments(folder, browser=browser, port=port))
+    try:
+        LabApp.launch_instance(argv=lab_arguments(folder, browser=browser, port=port))
+    except PermissionError as error:
+        raise LabError(f"JupyterLab cannot write: {error}; set HOME to a folder of your own") from error
 
 
 def lab_arguments(folder: Path, *, browser: bool = True, port: int | None = None) -> list[str]:

@@ -207,3 +207,17 @@ def test_missing_jupyterlab_is_one_line(run_python, source: Path, tmp_path: Path
     ran = run_python("-c", code)
     assert ran.returncode == 2
     assert "JupyterLab is not installed" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_a_home_that_jupyter_cannot_write_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    app = pytest.importorskip("jupyterlab.labapp").LabApp
+
+    def refuse(argv: list[str]) -> None:
+        raise PermissionError(13, "Permission denied", "/nonexistent")
+
+    monkeypatch.setattr(app, "launch_instance", refuse)
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")
+    with pytest.raises(LabError, match="denied: '/nonexistent'; set HOME to a folder of your own"):
+        lab.open_lab(tmp_path)
