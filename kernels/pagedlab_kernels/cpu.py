@@ -99,8 +99,20 @@ def stream_read(*tensors: Tensor) -> float:
     with _threads() as threads:
         sums = np.zeros((len(tensors), threads), np.float32)
         for tensor, parts in zip(tensors, sums, strict=True):
-            cpu_kernels.sum_parts(tensor.detach().view(-1).view(torch.float32).numpy(), parts)
+            _sum_parts(tensor.detach().view(-1).view(torch.float32).numpy(), parts)
     return float(sums.sum())
+
+
+@cpu_kernels.cached
+def _sum_parts(numbers: np.ndarray, sums: np.ndarray) -> None:
+    """Sum a flat float32 array in as many parts as `sums` has places."""
+    size, parts = len(numbers), len(sums)
+    for part in numba.prange(parts):
+        piece = numbers[part * size // parts : (part + 1) * size // parts]
+        total = np.float32(0)
+        for i in range(len(piece)):
+            total += piece[i]
+        sums[part] = total
 
 
 @contextlib.contextmanager

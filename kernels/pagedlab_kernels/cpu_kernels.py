@@ -53,19 +53,6 @@ def cached(function: Any) -> Any:
         return njit(**OUTER)(function)
 
 
-# -- Two instructions that Python has no words for.
-
-
-@intrinsic
-def float_from_bits(typing_context, bits):
-    """Read the bits of a uint32 as a float32."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.uint32), generate
-
-
 @intrinsic
 def prefetch(typing_context, flat, start, count):
     """Ask for `flat[start:start + count]` to be brought into the second-level cache, and do not wait."""
@@ -96,28 +83,22 @@ def widen(element):
 
 @overload(widen, jit_options={"fastmath": False})
 def _widen(element):
-    def from_float32(element):
-        return element
-
     def from_bfloat16(element):  # the upper half of a float32
-        return float_from_bits(np.uint32(element) << np.uint32(16))
-
-    def from_int8(element):
-        return np.float32(element)
+        return np.uint32(np.uint32(element) << np.uint32(16)).view(np.float32)
 
     def from_float16(element):
         bits = np.uint32(np.uint16(element))
         # Exponent and fraction move to where a float32 has them.
-        magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
-        value = float_from_bits(magnitude) * np.float32(2.0**112)  # the exponents' biases differ by 112
+        magnitude = np.uint32((bits & np.uint32(0x7FFF)) << np.uint32(13))
+        value = magnitude.view(np.float32) * np.float32(2.0**112)  # the exponents' biases differ by 112
         if magnitude >= np.uint32(0x0F800000):  # all ones in the exponent: infinity or NaN, and stays so
-            value = float_from_bits(magnitude | np.uint32(0x7F800000))
+            value = np.uint32(magnitude | np.uint32(0x7F800000)).view(np.float32)
         return -value if bits >= np.uint32(0x8000) else value
 
-    return {
-        types.float32: from_float32, types.uint16: from_bfloat16, types.int16: from_float16,
-        types.int8: from_int8,
-    }[element]  # fmt: skip
+    def from_number(element):
+        return np.float32(element)
+
+    return {types.uint16: from_bfloat16, types.int16: from_float16}.get(element, from_number)
 
 
 # -- One row against the query heads that share it.
@@ -197,7 +178,7 @@ def exponentials(row, count, top):
         n = np.int32((x if x > np.float32(-126) else np.float32(-126)) - HALF)
         y = (x - np.float32(n)) * LN_2
         series = F1 + y * (F1 + y * (C2 + y * (C3 + y * (C4 + y * (C5 + y * C6)))))
-        weight = series * float_from_bits(np.uint32(n + np.int32(127)) << np.uint32(23))
+        weight = series * np.uint32(np.uint32(n + np.int32(127)) << np.uint32(23)).view(np.float32)
         row[i] = F0 if x < np.float32(-126) else weight
         total += row[i]
     return total
@@ -224,17 +205,18 @@ def cap(row, count, softcap):
 @njit(**INNER)
 def locate(first, count, sequence, table, row, paged, block_size, strides, head, starts):
     """Write down where the rows of `count` tokens from position `first` on start, counted in elements."""
-    block_stride, slot_stride, head_stride = strides[0], strides[1], strides[2]
     done = 0
     while done < count:
         column = (first + done) // block_size
         slot = (first + done) - column * block_size
         # The paging: one look-up a block. The twin's only difference is that a sequence is its own block.
         block = np.int64(table[row + column]) if paged else sequence
-        start = block * block_stride + slot * slot_stride + head * head_stride
         in_block = min(block_size - slot, count - done)
-        for i in range(in_block):
-            starts[done + i] = start + i * slot_stride
+        for array in range(len(starts)):
+            stride = strides[array, 1]
+            start = block * strides[array, 0] + slot * stride + head * strides[array, 2]
+            for i in range(in_block):
+                starts[array, done + i] = start + i * stride
         done += in_block
 
 
@@ -247,8 +229,8 @@ def attend(
     group, width = query.shape
     fours = group - group % 4
     ahead = max(1, PREFETCH_BYTES // (width * keys.itemsize))  # tokens
-    key_starts, value_starts = np.empty(TILE, np.uint64), np.empty(TILE, np.uint64)
-    scale_starts = np.empty(TILE if len(key_scales) + len(value_scales) else 0, np.uint64)
+    starts = np.empty((4 if len(key_scales) + len(value_scales) else 2, TILE), np.uint64)
+    key_starts, value_starts = starts[0], starts[1]
     scores = np.empty((group, TILE), np.float32)
     top = np.full(group, -np.inf, np.float32)  # the largest score so far
     share = np.zeros(group, np.float32)  # the sum of exp(score - top) so far
@@ -256,9 +238,7 @@ def attend(
 
     for tile in range(first, length, TILE):
         count = min(TILE, length - tile)
-        locate(tile, count, sequence, table, row, paged, block_size, strides[0], head, key_starts)
-        locate(tile, count, sequence, table, row, paged, block_size, strides[1], head, value_starts)
-
+        locate(tile, count, sequence, table, row, paged, block_size, strides, head, starts)
         for t in range(count):
             if t + ahead < count:
                 prefetch(keys, key_starts[t + ahead], width)
@@ -268,8 +248,7 @@ def attend(
                 score_one_head(query, g, keys, key_starts[t], scores, t)
 
         if len(key_scales):
-            locate(tile, count, sequence, table, row, paged, block_size, strides[2], head, scale_starts)
-            multiply(scores, count, key_scales, scale_starts)
+            multiply(scores, count, key_scales, starts[2])
         for g in range(group):
             if softcap > 0:
                 cap(scores[g], count, softcap)
@@ -281,8 +260,7 @@ def attend(
                 total[g, d] *= shrink
 
         if len(value_scales):
-            locate(tile, count, sequence, table, row, paged, block_size, strides[3], head, scale_starts)
-            multiply(scores, count, value_scales, scale_starts)
+            multiply(scores, count, value_scales, starts[3])
         for t in range(count):
             if t + ahead < count:
                 prefetch(values, value_starts[t + ahead], width)
@@ -318,16 +296,3 @@ def decode(
             max(0, length - window), length, table, rows[sequence], paged, block_size, softcap,
             out[sequence, head], lse[sequence, head],
         )  # fmt: skip
-
-
-@cached
-def sum_parts(numbers, sums):
-    """Sum a flat float32 array in as many equal parts as `sums` has places; the last takes the rest."""
-    size = len(numbers) // len(sums)
-    for part in prange(len(sums)):
-        stop = len(numbers) if part == len(sums) - 1 else (part + 1) * size
-        piece = numbers[part * size : stop]
-        s = F0
-        for i in range(len(piece)):
-            s += piece[i]
-        sums[part] = s
