@@ -1,9 +1,9 @@
 """One HTML page from a lesson: it plays, scrubs, steps and takes guesses with the network off and no kernel.
 
 The lesson is run once, in a folder of its own, and what its cells showed is written down: text as text, HTML
-with nothing in it that could run, widgets with the state that they had. `data/page/host.js` then stands in
-for the kernel. Widgets that live in the page go on working; ipywidgets controls, which ask the kernel, are
-shown as they stood and say so.
+with nothing in it that could run (`safe_html`), widgets with the state that they had. `data/page/host.js`
+then stands in for the kernel. Widgets that live in the page go on working; ipywidgets controls, which ask
+the kernel, are shown as they stood and say so.
 
 Several pages may share their scripts and styles: `Assets` with a folder writes each of them once.
 """
@@ -14,7 +14,6 @@ import argparse
 import hashlib
 import html
 import json
-import re
 import shutil
 import tempfile
 import time
@@ -27,6 +26,9 @@ from typing import Any
 from pagedlab import _format
 from pagedlab.arguments import writable
 from pagedlab.lab import LabError, shipped_lessons
+from pagedlab.safe_html import cleaned, code_style, inside, json_inside, picture, preformatted
+from pagedlab.safe_html import highlighted as highlighted
+from pagedlab.safe_html import markdown as markdown
 
 HELP = "one HTML file from a lesson, to be read with the network off and no kernel"
 TIMEOUT_S = 600
@@ -45,19 +47,6 @@ while "ipywidgets" in _sys.modules and _time.monotonic() < _until and any(
 ):
     _time.sleep(0.1)
 """
-_TAGS = (
-    *("a", "b", "bdi", "blockquote", "br", "caption", "code", "dd", "del", "details", "div", "dl", "dt"),
-    *("em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p", "pre", "s", "small", "span"),
-    *("strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul"),
-)
-_ATTRIBUTES = {
-    "*": ["class", "id", "title", "role", "aria-label", "style"],
-    "a": ["href"],
-    "details": ["open"],
-    "th": ["scope", "colspan", "rowspan"],
-    "td": ["colspan", "rowspan"],
-}
-_STYLES = ("text-align", "vertical-align", "white-space", "margin", "font-weight")
 
 
 class ExportError(LabError):
@@ -89,15 +78,14 @@ class Assets:
     def style(self, text: str) -> str:
         """The tag of a style sheet."""
         _, url = self.add(text, ".css")
-        return (
-            f'<link rel="stylesheet" href="{html.escape(url)}">' if url else f"<style>{_inside(text)}</style>"
-        )
+        link = f'<link rel="stylesheet" href="{html.escape(url)}">'
+        return link if url else f"<style>{inside(text)}</style>"
 
     def script(self, text: str, kind: str = "module") -> str:
         """The tag of a script."""
         _, url = self.add(text, ".js")
         address = f' src="{html.escape(url)}"' if url else ""
-        return f'<script type="{kind}"{address}>{"" if url else _inside(text)}</script>'
+        return f'<script type="{kind}"{address}>{"" if url else inside(text)}</script>'
 
 
 @dataclass(frozen=True)
@@ -152,15 +140,15 @@ def document(
     """
     shown = shown or _Shown(assets, {})
     models = shown.models()
-    styles = (own("page.css"), _code_style(), *shown.styles, *filter(None, [style]))
+    styles = (own("page.css"), code_style(), *shown.styles, *filter(None, [style]))
     parts = {
         "title": html.escape(title),
         "style": "\n".join(map(assets.style, styles)),
         "note": note,
         "body": body,
-        "data": _json({"models": models, "modules": shown.modules}),
+        "data": json_inside({"models": models, "modules": shown.modules}),
         "modules": "\n".join(
-            f'<script type="application/json" id="{name}">{_json(text)}</script>'
+            f'<script type="application/json" id="{name}">{json_inside(text)}</script>'
             for name, text in assets.inside.items()
             if name in shown.modules
         ),
@@ -170,25 +158,6 @@ def document(
     for name, value in parts.items():
         text = text.replace(f"<!--{name}-->", value)
     return text
-
-
-def markdown(source: str) -> str:
-    """Markdown as HTML with nothing in it that could run or fetch; links to lessons lead to their pages."""
-    from nbconvert.filters.markdown_mistune import markdown2html_mistune
-
-    made = re.sub(r'<a class="anchor-link".*?</a>', "", markdown2html_mistune(source))
-    return _clean(made).replace(".ipynb", ".html")
-
-
-def highlighted(source: str, language: str = "python", **options: Any) -> str:
-    """Code in colours, which scrolls by keyboard; `options` are those of Pygments' formatter."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import get_lexer_by_name
-
-    formatter = HtmlFormatter(cssclass="code", wrapcode=True, **options)
-    made: str = highlight(source, get_lexer_by_name(language), formatter)
-    return made.replace("<pre>", '<pre tabindex="0">', 1)
 
 
 def own(name: str) -> str:
@@ -276,22 +245,20 @@ class _Shown:
 
     def _model(self, model: Mapping[str, Any]) -> dict[str, Any]:
         state = dict(model["state"])
-        for key, suffix in (("_esm", ".js"), ("_css", ".css")):
-            text = state.pop(key, None)
-            if isinstance(text, str) and suffix == ".js":
-                name, url = self._assets.add(text, suffix)
-                self.modules[name] = url
-                state["_module"] = name
-            elif isinstance(text, str):
-                self.styles[text] = None
+        module, style = state.pop("_esm", None), state.pop("_css", None)
+        if isinstance(module, str):
+            state["_module"], url = self._assets.add(module, ".js")
+            self.modules[state["_module"]] = url
+        if isinstance(style, str):
+            self.styles[style] = None
         if "HTML" in model["model_name"]:
-            state["value"] = _clean(state.get("value", ""))
+            state["value"] = cleaned(state.get("value", ""))
         kept = {"name": model["model_name"], "state": state}
         return {**kept, "buffers": model["buffers"]} if model.get("buffers") else kept
 
     def _output(self, output: Any) -> str:
         if output.output_type == "stream":
-            return _plain(output.text)
+            return preformatted(output.text)
         data = output.get("data", {})
         if VIEW in data:
             self._wanted[data[VIEW]["model_id"]] = None
@@ -303,63 +270,16 @@ class _Shown:
         if "text/markdown" in data:
             return f'<div class="text">{markdown(data["text/markdown"])}</div>'
         if "text/html" in data:
-            return f'<div class="text">{_clean(data["text/html"])}</div>'
+            return f'<div class="text">{cleaned(data["text/html"])}</div>'
         for kind in ("image/svg+xml", "image/png", "image/jpeg"):
             if kind in data:
-                return (
-                    f'<img alt="{html.escape(data.get("text/plain", ""))}" src="{_image(kind, data[kind])}">'
-                )
-        return _plain(data.get("text/plain", ""))
-
-
-def _code_style() -> str:
-    from pygments.formatters import HtmlFormatter
-
-    def of(theme: str, style: str) -> str:
-        return f"[data-theme={theme}] {{ {HtmlFormatter(style=style).get_style_defs('.code')} }}"
-
-    return of("light", "xcode") + of("dark", "github-dark")
-
-
-def _clean(text: str) -> str:
-    """HTML with nothing in it that could run or fetch; of what it strips, the words stay, styles apart."""
-    import bleach
-    from bleach.css_sanitizer import CSSSanitizer
-
-    text = re.sub(r"<style\b.*?</style\s*>", "", text, flags=re.DOTALL | re.IGNORECASE)
-    styles = CSSSanitizer(allowed_css_properties=_STYLES)
-    cleaned: str = bleach.clean(text, _TAGS, _ATTRIBUTES, css_sanitizer=styles, strip=True)
-    return cleaned
-
-
-def _plain(text: str) -> str:
-    from nbconvert.filters import strip_ansi
-
-    shown = html.escape(strip_ansi(text)).rstrip()
-    return f'<pre class="plain" tabindex="0">{shown}</pre>' if shown else ""
-
-
-def _image(kind: str, data: str) -> str:
-    import base64
-
-    encoded = base64.b64encode(data.encode()).decode() if kind == "image/svg+xml" else data.replace("\n", "")
-    return f"data:{kind};base64,{encoded}"
-
-
-def _json(value: Any) -> str:
-    """JSON that cannot end the element that it stands in."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _inside(text: str) -> str:
-    """A script or a style sheet that cannot end its element: there `</` stands in strings alone."""
-    return text.replace("</s", "<\\/s")
+                return picture(kind, data[kind], data.get("text/plain", ""))
+        return preformatted(data.get("text/plain", ""))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "lesson", metavar="LESSON", help="a notebook's path, or how a lesson's name begins: 01"
-    )
+    text = "a notebook's path, or how a lesson's name begins: 01"
+    parser.add_argument("lesson", metavar="LESSON", help=text)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: LESSON.html)")
     text = "put scripts and styles there, once for all pages, instead of into the page"
     parser.add_argument("--assets", type=Path, metavar="FOLDER", help=text)

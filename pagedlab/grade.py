@@ -8,17 +8,13 @@ soon as it is known. Nothing is written into the folder, and no progress.json is
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import ctypes
 import json
 import os
 import secrets
-import signal
 import sys
 import tempfile
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 
 HELP = "check what a class handed in, exercise by exercise"
 RIGHT, WRONG, NOT_RUN, MISSING = STATUSES = ("right", "wrong", "could not be run", "not handed in")
-_BECOME_SUBREAPER = 36
 _WIDTH, _INDENT = 110, " " * 8
 
 
@@ -84,12 +79,10 @@ def command(args: argparse.Namespace) -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a class is judged on what every machine has
     _env.prepare()
     from pagedlab import exercises
-    from pagedlab.exercises import confine, handed_in
+    from pagedlab.exercises import handed_in, sandbox
 
-    for gap in confine.gaps():
+    for gap in sandbox.gaps():
         print(f"{args.prog}: a submission could {gap}", file=sys.stderr)
-    with contextlib.suppress(OSError, AttributeError):  # who leaves its parent comes to us, and is ended
-        ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0)
     try:
         learners = handed_in.read_class(args.folder, args.seed)
     except ValueError as error:
@@ -163,8 +156,9 @@ def _checked(
     from pagedlab.exercises.checking import check_exercise
     from pagedlab.exercises.submission import Submission
 
-    ours = _children()
-    with tempfile.TemporaryDirectory(prefix="pagedlab-grade-", ignore_cleanup_errors=True) as folder:
+    # The folder is there until none is left who could write into it.
+    own = tempfile.TemporaryDirectory(prefix="pagedlab-grade-", ignore_cleanup_errors=True)
+    with own as folder, runner.none_left_behind():
         submission = Submission(source, answer, file, folder, exercise.seconds, os.getpid())
         try:
             (made,) = runner.run(submission.makes, [()], seconds=exercise.seconds)
@@ -173,8 +167,6 @@ def _checked(
             report = check_exercise(exercise, submission, seed, fixed=True)
         except Exception as error:  # from a look at an answer that no check gives: a forged one
             return None, f"what came back is no answer to a check ({type(error).__name__}: {error})"
-        finally:
-            _end(ours)
     if report.passed or not report.findings:
         return report, ""
     first = report.parts()[0]
@@ -184,25 +176,6 @@ def _checked(
         " / ".join(text.split("\n"))[:200] for text in (first.tried, first.expected, first.got)
     )
     return report, f"{first.about}: tried {tried}, expected {expected}, got {got}"
-
-
-def _children() -> set[int]:
-    found = set[int]()
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            if int(file.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(file.parent.name))
-    return found
-
-
-def _end(ours: set[int]) -> None:
-    """End what a check has left behind: a child of a child is ours once its parent is gone."""
-    patience = time.monotonic() + 5
-    while (left := _children() - ours) and time.monotonic() < patience:
-        for child in left:
-            with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, os.WNOHANG)
 
 
 def _agreement(solved: Any, right: bool) -> str:

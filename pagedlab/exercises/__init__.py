@@ -8,7 +8,8 @@ A check runs the learner's code in a process of its own on inputs drawn for this
 compares plain data here, and answers with what was tried, what was expected and what came back, on the
 smallest input that it can find. Where an answer is one that a known mistake gives, the finding says which.
 
-    plain, runner, handover   what runs elsewhere, how it gets there, what may come back
+    runner, handover          how the code gets to a process of its own, and what comes of it
+    answering, plain          what that process does, and what may come back
     report, checking, shrink  what an exercise is; how one is checked; smaller inputs that still fail
     waste, allocator, ...     one module for each exercise
     solutions                 a right answer to each, for teachers and for the checks

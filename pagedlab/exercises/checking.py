@@ -135,7 +135,7 @@ def _attempt(
 
 def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) -> Try:
     number, arguments = drawn
-    expected, got = _answer(exercise, exercise.reference, arguments), None
+    expected, got = _view(exercise, exercise.reference, json.dumps(arguments)), None
     if outcome.kind == "returned":
         try:
             got = exercise.view(outcome.value, *arguments)
@@ -145,24 +145,20 @@ def _judged(exercise: Exercise, drawn: tuple[int, Arguments], outcome: Outcome) 
     return Try(number, arguments, outcome, expected, got, right)
 
 
-def _answer(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> Any:
-    """The view of what a solution of our own answers."""
-    return _answer_to(exercise, solution, json.dumps(arguments))
-
-
 @lru_cache(maxsize=1 << 13)
-def _answer_to(exercise: Exercise, solution: Callable[..., Any], arguments: str) -> Any:
+def _view(exercise: Exercise, solution: Callable[..., Any], arguments: str) -> Any:
+    """The view of what a solution of our own answers to arguments in JSON, which can be remembered."""
     given = json.loads(arguments)
     answer = plain(exercise.drive(solution, converter(_forms(exercise)[0]), *given))
     return exercise.view(answer, *given)
 
 
-def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
-    """What a mistaken one comes to: ("returned", view of the answer) or ("raised", the class)."""
+def _mistaken(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) -> tuple[str, Any]:
+    """What a mistake comes to: ("returned", view of the answer) or ("raised", the class)."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of 0 / 0 and the like: being wrong is its task
-            return "returned", _answer(exercise, solution, arguments)
+            return "returned", _view(exercise, solution, json.dumps(arguments))
     except Exception as error:
         return "raised", type(error).__name__
 
@@ -173,7 +169,7 @@ def _by(exercise: Exercise, solution: Callable[..., Any], arguments: Arguments) 
 def _explains(exercise: Exercise, misconception: Misconception, tried: Try) -> bool:
     """Whether the mistake gives this answer."""
     for solution in (misconception.solution, *misconception.variants):
-        kind, answer = _by(exercise, solution, tried.arguments)
+        kind, answer = _mistaken(exercise, solution, tried.arguments)
         if kind != tried.outcome.kind:
             continue
         if tried.outcome.value == answer if kind == "raised" else exercise.same(tried.got, answer):

@@ -11,8 +11,9 @@ from functools import partial
 from html import escape
 from typing import Any
 
+from pagedlab.exercises.answering import PRINTED
 from pagedlab.exercises.plain import brief
-from pagedlab.exercises.runner import PRINTED, SECONDS
+from pagedlab.exercises.runner import SECONDS
 
 Arguments = tuple[Any, ...]
 Convert = Callable[[Any], Any]

@@ -5,16 +5,15 @@
              goes there by cloudpickle
     here     a browser has no processes: the code runs in ours, without limits
 
-A child answers in lines of JSON, each behind a token that it was given, so that stray writes are no answers;
-nothing that comes from it is ever unpickled. What a call prints is sent as it is printed, its first `PRINTED`
-characters, so that what came before a crash or an endless loop is kept. When the calls are over, the child's
-whole process group is killed.
+A child, whose side `answering` is, answers in lines of JSON, each behind a token that it was given, so that
+stray writes are no answers; nothing that comes from it is ever unpickled. When the calls are over, the
+child's whole process group is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
+import ctypes
 import os
 import secrets
 import select
@@ -22,28 +21,21 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedlab.exercises.plain import brief, pack, plain, unpack
+from pagedlab.exercises import answering
+from pagedlab.exercises.answering import LONGEST_ANSWER, PRINTED, Calls, Job
+from pagedlab.exercises.plain import brief, unpack
 from pagedlab_kernels.inside.child import environment
 
 SECONDS = 10.0
 """For all calls together."""
 START_SECONDS = 60.0
 """For a fresh Python to import what the code needs."""
-PRINTED = 500
-"""Characters that are kept of what one call prints."""
-_MEMORY_BYTES = 2 << 30
-_LONGEST_ANSWER = 1 << 20
-_PIPE = 3
-"""Where a child answers; next to the three standard ones it is the only file that it keeps."""
-
-Job = Callable[..., Any]
-Calls = Sequence[tuple[Any, ...]]
+_BECOME_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -91,12 +83,38 @@ def run(job: Job, calls: Calls, *, seconds: float = SECONDS) -> list[Outcome]:
     return outcomes + [Outcome("unreached", None, "not reached")] * (len(calls) - len(outcomes))
 
 
+@contextlib.contextmanager
+def none_left_behind() -> Iterator[None]:
+    """On Linux a child of a child is ours once its parent is gone; what came to us so is ended at the end."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0)
+    before = _children()
+    try:
+        yield
+    finally:
+        patience = time.monotonic() + 5
+        while (left := _children() - before) and time.monotonic() < patience:
+            for child in left:
+                with contextlib.suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, os.WNOHANG)
+
+
+def _children() -> set[int]:
+    found = set[int]()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            if int(file.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(file.parent.name))
+    return found
+
+
 # -- The three ways. Each fills the inbox and says how the child ended; "" when its time was over.
 
 
 def _here(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
     for arguments in calls:
-        _answer(job, arguments, inbox.take)
+        answering.call(job, arguments, inbox.take)
     return ""
 
 
@@ -113,7 +131,7 @@ def _forked(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
     if child == 0:
         os.close(read_end)
         os.setpgid(0, 0)
-        _serve(write_end, inbox.token, lambda: (job, calls))
+        answering.serve(write_end, inbox.token, lambda: (job, calls))
     os.close(write_end)
     with contextlib.suppress(OSError):  # whichever of the two comes first
         os.setpgid(child, child)
@@ -142,7 +160,7 @@ def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
 
     posix = os.name == "posix"
     child = subprocess.Popen(
-        [sys.executable, "-c", "from pagedlab.exercises import runner; runner.serve_stdin()"],
+        [sys.executable, "-c", "from pagedlab.exercises import answering; answering.serve_stdin()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -167,15 +185,6 @@ def _spawned(job: Job, calls: Calls, seconds: float, inbox: _Inbox) -> str:
         child.wait()
 
 
-def serve_stdin() -> None:
-    """What a spawned child does: reads its letter, answers on standard output, ends."""
-    import pickle
-
-    answers, letter = os.dup(1), sys.stdin.buffer.read()
-    size = len(_Inbox(0).token)
-    _serve(answers, letter[:size].decode(), lambda: pickle.loads(letter[size:]))
-
-
 def _kill_group(child: int) -> None:
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -198,13 +207,13 @@ class _Inbox:
     """A child's messages, as far as they have come: the outcomes, and what was printed since the last."""
 
     def __init__(self, expected: int) -> None:
-        self.token = secrets.token_hex(16)
+        self.token = secrets.token_hex(answering.TOKEN // 2)
         self.outcomes: list[Outcome] = []
         self.printed = ""
         self.ready = False
         self.failed = ""
         self.started = time.monotonic()
-        self.room = (2 * expected + 1) * _LONGEST_ANSWER
+        self.room = (2 * expected + 1) * LONGEST_ANSWER
         self._expected = expected
         self._rest = b""
 
@@ -216,7 +225,7 @@ class _Inbox:
         """Take in bytes as they came: lines, parts of lines, anything."""
         self.room -= len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) > 2 * _LONGEST_ANSWER:
+        if len(self._rest) > 2 * LONGEST_ANSWER:
             self.room = 0
         for line in lines:
             _, token, text = line.decode("utf-8", "replace").rpartition(self.token)
@@ -264,96 +273,3 @@ def _listen(descriptor: int, inbox: _Inbox, seconds: float, alive: Callable[[], 
         elif gone:
             return None
     return None
-
-
-# -- The child's side.
-
-
-def _serve(descriptor: int, token: str, load: Callable[[], tuple[Job, Calls]]) -> None:
-    try:
-        _restrict(descriptor)
-        with open(_PIPE, "wb") as pipe:
-
-            def send(text: str) -> None:
-                pipe.write(f"{token}{text}\n".encode())
-                pipe.flush()
-
-            try:
-                job, calls = load()
-            except BaseException as error:
-                send(pack({"failed": _in_words(error)}))
-                return
-            send(pack({"ready": True}))
-            for arguments in calls:
-                _answer(job, arguments, send)
-    finally:
-        os._exit(0)
-
-
-def _restrict(descriptor: int) -> None:
-    """Limits on memory; no file open but the pipe; no threads that did not come along."""
-    import faulthandler
-
-    faulthandler.disable()  # a crash is the parent's to report
-    if "torch" in sys.modules:  # the parent's pool of threads did not come along: waiting for it hangs
-        sys.modules["torch"].set_num_threads(1)
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        # Private memory, not address space: of that a GPU's driver reserves more than any machine has.
-        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (data + _MEMORY_BYTES, data + _MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(descriptor, _PIPE)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    os.closerange(_PIPE + 1, 1 << 20)
-
-
-class _Head(io.TextIOBase):
-    """A stream that passes on the first `PRINTED` characters written to it."""
-
-    def __init__(self, pass_on: Callable[[str], object]) -> None:
-        self._pass_on, self._left = pass_on, PRINTED
-
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if text and self._left:
-            kept = text[: self._left]
-            self._left -= len(kept)
-            self._pass_on(kept.encode("utf-8", "replace").decode())  # a lone surrogate cannot be shown
-        return len(text)
-
-
-def _answer(job: Job, arguments: tuple[Any, ...], send: Callable[[str], object]) -> None:
-    """One call: messages of what it prints, then one of its answer."""
-    process = os.getpid()
-    head = _Head(lambda text: send(pack({"printed": text})))
-    try:
-        with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
-            message = pack({"value": plain(job(*arguments))})
-        if len(message) > _LONGEST_ANSWER:
-            message = pack({"raised": "", "text": f"an answer of {len(message):,} characters"})
-    except BaseException as error:  # also SystemExit: nothing that a solution does ends the check
-        message = pack({"raised": type(error).__name__, "text": _in_words(error)})
-    if os.getpid() != process:  # the solution forked, and this is its child coming back
-        os._exit(0)
-    send(message)
-
-
-def _in_words(error: BaseException) -> str:
-    """The exception with its message and the line of the learner's code that it came through last."""
-    try:
-        text = f"{type(error).__name__}: {error}"[:300]
-    except BaseException:
-        text = f"{type(error).__name__}, whose message cannot be shown"
-    ours = (str(Path(__file__).parent.parent), str(Path(os.__file__).parent), sys.prefix)
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)
-    ]
-    if not frames:
-        return text
-    code = f": {frames[-1].line}" if frames[-1].line else ""
-    return f"{text} (line {frames[-1].lineno} of {frames[-1].name}{code})"

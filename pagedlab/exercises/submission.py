@@ -81,9 +81,9 @@ class Submission:
 def _made(handed_in: Submission) -> Any:
     if os.getpid() == handed_in.grader:
         raise RuntimeError("a learner's code never runs in the grader's own process")
-    from pagedlab.exercises.confine import confine
+    from pagedlab.exercises import sandbox
 
-    confine(handed_in.folder, handed_in.seconds)
+    sandbox.enter(handed_in.folder, handed_in.seconds)
     for name in [name for name in sys.modules if name.startswith("pagedlab.exercises.solutions")]:
         sys.modules[name] = None  # type: ignore[assignment]  # ours are not to be handed in
     file, source = f"<{handed_in.file}>", handed_in.source

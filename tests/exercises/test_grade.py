@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pagedlab import exercises, grade
-from pagedlab.exercises import confine, handed_in, runner, submission
+from pagedlab.exercises import handed_in, runner, sandbox, submission
 from pagedlab.lab import copy_lessons, shipped_lessons
 
 if not hasattr(os, "fwalk"):
@@ -251,7 +251,7 @@ LOCKED = {
     "kills": (doing("os.kill(os.getppid(), 9)"), grade.WRONG, "Operation not permitted"),
     "calls": (doing("socket.create_connection(('127.0.0.1', 9))"), grade.WRONG, "Permission denied"),
 }
-if confine._landlock() >= 6:
+if sandbox._landlock() >= 6:
     HOSTILE |= LOCKED
 NAMES = ("=cmd()", "-1+1", "two\nlines", "\x1b[2Jred", "‮evil", os.fsdecode(b"\xff"), "good")
 
@@ -299,7 +299,7 @@ def test_a_hostile_class_has_a_row_for_everything(hostile_class):
     assert set(rows) == {(name, each) for name in [*HOSTILE, *NAMES] for each in exercises.names()}
     assert all(rows[name, "waste"]["status"] == grade.RIGHT for name in NAMES)
     assert {row["status"] for row in record["rows"] if row["exercise"] != "waste"} == {grade.MISSING}
-    assert len(err.splitlines()) == len(confine.gaps())
+    assert len(err.splitlines()) == len(sandbox.gaps())
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -311,7 +311,7 @@ def test_whatever_an_answer_does_it_is_one_clear_row(hostile_class, name):
 
 
 def test_a_file_may_have_a_sensible_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(confine, "_FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(sandbox, "_FILE_BYTES", 1 << 16)
     hand_in(tmp_path / "ada", solutions_py=doing("open('x', 'wb').write(bytes(1 << 17))"))
     row = row_of(tmp_path)
     assert row.status == grade.WRONG and "File too large" in row.why
@@ -397,7 +397,7 @@ def test_an_answer_travels_to_a_fresh_python(tmp_path, monkeypatch):
 def test_what_a_machine_cannot_take_away_is_said(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for version, gaps in ((7, 0), (5, 1), (0, 2)):
-        monkeypatch.setattr(confine, "_landlock", lambda version=version: version)
-        assert len(confine.gaps()) == gaps
+        monkeypatch.setattr(sandbox, "_landlock", lambda version=version: version)
+        assert len(sandbox.gaps()) == gaps
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "any number of processes" in confine.gaps()[0]
+    assert "any number of processes" in sandbox.gaps()[0]

@@ -106,7 +106,7 @@ def test_whatever_a_call_does_is_its_outcome_and_the_others_go_on(manners):
 
 
 def test_a_flood_past_the_limits_of_print_is_cut(monkeypatch):
-    monkeypatch.setattr(runner, "_LONGEST_ANSWER", 1 << 12)
+    monkeypatch.setattr(runner, "LONGEST_ANSWER", 1 << 12)
     (outcome,) = runner.run(lambda: [stray(b"x" * 1000) for _ in range(100)], [()])
     assert outcome.kind == "ended" and "more than a check reads" in outcome.text
 

@@ -27,7 +27,7 @@ _CHANGE = _WRITE | sum(1 << bit for bit in range(4, 13))  # and remove and make 
 
 
 @functools.cache
-def confine(folder: str, seconds: float) -> None:
+def enter(folder: str, seconds: float) -> None:
     """Confine this process, for good, to `folder`; after `seconds` of computing, or a few more, it ends."""
     os.chdir(folder)
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
