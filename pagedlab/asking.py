@@ -11,7 +11,7 @@ from pagedlab.changes import Append, SeqId
 from pagedlab.errors import SwappedSequence, UnknownSequence
 from pagedlab.events import EventLog
 from pagedlab.eviction import Eviction, LeastRecentlyFreed
-from pagedlab.inputs import Tokens, at_least, count_of, ids_of
+from pagedlab.inputs import Tokens, at_least, below_one, count_of, ids_of
 from pagedlab.pool import BlockPool
 from pagedlab.prefix import End, Match, first_parent, keys_of
 from pagedlab.usage import Usage, usage_of
@@ -94,14 +94,12 @@ class Asking:
         self.block_size = at_least(1, block_size, "block_size")
         self.window = None if window is None else at_least(1, window, "window")
         self.prefix_caching, self._record = bool(prefix_caching), bool(record)
-        if not 0 <= watermark < 1:
-            raise ValueError(f"watermark must be a fraction from 0 to below 1, got {watermark!r}")
         policy = LeastRecentlyFreed() if eviction is None else eviction
         if isinstance(policy, type) or not isinstance(policy, Eviction):
             raise TypeError(f"eviction must be an object with the methods of Eviction, got {policy!r}")
         if any(True for _ in policy):
             raise ValueError(f"eviction: {policy!r} holds the blocks of another manager already")
-        self._kept_free = int(watermark * self.num_blocks)
+        self._kept_free = int(below_one(watermark, "watermark") * self.num_blocks)
         self._pool = BlockPool(self.num_blocks, policy)
         # A host block keeps the key of what was moved there, for the way back; no prompt asks for it.
         self._host = BlockPool(at_least(0, num_host_blocks, "num_host_blocks"))
@@ -129,13 +127,15 @@ class Asking:
         ids, index, size = ids_of(tokens), self._pool.index, self.block_size
         prompt, evicted = self._look_up(ids, first_parent(salt)), None
         best, keys = len(prompt.found), prompt.keys
+        # Salts may be many, so each is asked for one block more and a token to run; a window can skip blocks.
+        more = ids if self.window else ids[: (best + 1) * size + 1]
         if best == len(keys):
             end = End.SHORT
         elif best * size == len(ids) - size and keys[best] in index.blocks:
             end = End.RECOMPUTED
         elif evicted := index.eviction_of(keys[best]):
             end = End.EVICTED
-        elif any(len(self._look_up(ids, parent).found) > best for parent in index.parents):
+        elif any(len(self._look_up(more, parent).found) > best for parent in index.parents):
             end = End.OTHER_SALT
         else:
             end = End.DIFFERENT if best else End.NOTHING_ALIKE
@@ -170,7 +170,8 @@ class Asking:
 
     def is_cached(self, block: int) -> bool:
         """Whether `block` has a key, by which a prompt can find it; it may be held or free."""
-        return self.ref_count(block) >= 0 and self._pool.keys[block] is not None
+        self.ref_count(block)  # raises for a block that is none of this pool
+        return self._pool.keys[block] is not None
 
     @property
     def num_free_blocks(self) -> int:
@@ -203,7 +204,8 @@ class Asking:
         return held
 
     def _blocks_for(self, tokens: int, lookahead: int = 0) -> int:
-        return -(-(tokens + (lookahead and at_least(0, lookahead, "lookahead"))) // self.block_size)
+        ahead = at_least(0, lookahead, "lookahead") if lookahead else 0
+        return -(-(tokens + ahead) // self.block_size)
 
     def _look_up(self, tokens: Tokens, parent: bytes, lookahead: int = 0) -> Prompt:
         """What is cached of a prompt, but for its last token: one at least is left to run."""

@@ -6,6 +6,7 @@ import operator
 import reprlib
 from array import array
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 Tokens = int | Sequence[int]
@@ -43,6 +44,16 @@ def at_least(least: int, value: Any, name: str) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
+
+
+def below_one(value: Any, name: str) -> float:
+    """`value`, a share from 0 to below 1. Raises `TypeError` or `ValueError`."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    share = float(value)
+    if not 0 <= share < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
+    return share
 
 
 def one_of(known: Iterable[Any], value: Any, name: str) -> Any:

@@ -12,7 +12,8 @@ integers only and returns the copies to make.
 
 The design is PagedAttention's (Kwon et al., SOSP 2023); the order in which blocks go out and the prefix cache
 are those of vLLM's block pool; `POLICIES.md` says where managers differ. Every call does all it says or
-changes nothing: it plans, lets `_commit` change log and pool, and ends with assignments.
+changes nothing: it plans, lets `_commit` change log and pool, and ends with steps that cannot fail, since
+they need no memory: assignments, and loops over iterators that were made before.
 """
 
 from __future__ import annotations

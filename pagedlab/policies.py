@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pagedlab.contiguous import Placement
 from pagedlab.extents import Buddy, FirstFit, NoHoles, power_of_two_from
-from pagedlab.inputs import at_least, one_of
+from pagedlab.inputs import at_least, below_one, one_of
 from pagedlab.manager import BlockManager
 from pagedlab.memory import ContiguousMemory, Memory, PagedMemory, Piece
 from pagedlab.models import ModelShape, element_bytes
@@ -63,8 +63,7 @@ class Rules:
             value = getattr(self, name)
             if value is not None:
                 at_least(1, value, name)
-        if not 0 <= self.watermark < 1:
-            raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
+        below_one(self.watermark, "watermark")
 
 
 def granule_tokens(
@@ -136,7 +135,7 @@ def _growing(workload: Workload, blocks: int, block_size: int, rules: Rules, rec
 
 
 def _reserve(workload: Workload, rules: Rules) -> tuple[type[Placement], Piece]:
-    longest = int(workload.stored.max())
+    longest = int(workload.stored.max(initial=1))
     slots = rules.reserved or longest
     if slots < longest:
         raise ValueError(f"{slots} slots a request are too few: the longest stores {longest}")

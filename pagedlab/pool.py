@@ -49,7 +49,8 @@ class BlockPool:
         if missing := count - len(blocks):
             counts, queue = self.ref_counts, filterfalse(set(hits).__contains__, self.eviction)
             victims = list(islice(queue, missing))
-            if len({block for block in victims if not counts[block]}) < missing:
+            # A policy of the reader's own may offer what is held, what is on the stack, or no block at all.
+            if len({*blocks, *[block for block in victims if block >= 0 and not counts[block]]}) < count:
                 raise RuntimeError(f"{self.eviction!r} must offer {missing} free blocks, got {victims}")
             blocks += victims
         return blocks

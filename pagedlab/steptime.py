@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagedlab.inputs import at_least
 from pagedlab.steps import Steps
 from pagedlab.workloads import Workload
 
@@ -38,8 +39,8 @@ class StepTime:
     source: str = "given by the reader"
 
     def __post_init__(self) -> None:
-        if self.base < 1 or self.per_token < 0 or self.per_stored < 0:
-            raise ValueError(f"a step takes at least 1 ns, and no token takes less than 0: got {self}")
+        for name, least in (("base", 1), ("per_token", 0), ("per_stored", 0)):
+            at_least(least, getattr(self, name), name)
 
     @property
     def is_fixed(self) -> bool:

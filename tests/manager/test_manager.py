@@ -100,7 +100,12 @@ def test_a_count_ids_and_an_array_of_ids_are_the_same_number_of_tokens():
         (dict(num_blocks=4.5, block_size=4), TypeError, "num_blocks must be an integer"),
         (dict(num_blocks=4, block_size=True), TypeError, "block_size must be an integer"),
         (dict(num_blocks=4, block_size=4, window=0), ValueError, "window must be at least 1"),
-        (dict(num_blocks=4, block_size=4, watermark=1.0), ValueError, "watermark must be a fraction"),
+        (
+            dict(num_blocks=4, block_size=4, watermark=1.0),
+            ValueError,
+            "watermark must be at least 0 and below 1",
+        ),
+        (dict(num_blocks=4, block_size=4, watermark="1%"), TypeError, "watermark must be a number, got '1%'"),
         (dict(num_blocks=4, block_size=4, watermark=float("nan")), ValueError, "watermark"),
         (dict(num_blocks=4, block_size=4, num_host_blocks=-1), ValueError, "num_host_blocks"),
         (

@@ -102,6 +102,17 @@ def test_match_says_why_a_hit_ends_and_touches_nothing(tokens, salt, hit, end):
         assert "evicted when 'fills the pool' took its place" in str(match)
 
 
+def test_of_many_salts_one_that_knows_more_of_a_prompt_is_found():
+    m = cached(64)
+    for number in range(20):
+        m.allocate(number, [number] * 5, salt=f"tenant {number}")
+    m.allocate("short", [7] * 4)
+    assert m.match([7] * 9, salt="new").end is End.OTHER_SALT
+    assert m.match([7] * 9).end is End.DIFFERENT  # no other salt has more than its four tokens
+    m.append(7, [7] * 3)
+    assert m.match([7] * 9).end is End.OTHER_SALT
+
+
 def test_without_a_log_an_eviction_is_still_known():
     m = cached(1, record=False)
     m.allocate("A", range(4))
@@ -265,7 +276,7 @@ def test_a_policy_of_ones_own_is_a_few_lines():
     assert m.table("new") == (3,)
 
 
-@pytest.mark.parametrize("offer", [[], [0], [1, 1], [1, 0]])
+@pytest.mark.parametrize("offer", [[], [0], [1, 1], [1, 0], [1, -1]])
 def test_a_policy_that_offers_what_it_must_not_changes_nothing(offer):
     class Broken(LeastRecentlyFreed):
         def __iter__(self):
@@ -279,3 +290,20 @@ def test_a_policy_that_offers_what_it_must_not_changes_nothing(offer):
     with pytest.raises(RuntimeError, match="must offer 2 free blocks"):
         m.allocate("B", [5] * 8)
     assert m.sequences == ("held",) and m.num_free_blocks == 2
+
+
+def test_a_policy_that_forgets_to_forget_gives_no_block_to_two():
+    class Forgetful(LeastRecentlyFreed):
+        def remove(self, blocks):
+            pass
+
+    m = cached(4, eviction=Forgetful())
+    m.allocate("A", range(4))
+    m.allocate("B", [9] * 12)
+    m.free("A")
+    m.free("B")
+    m.allocate("C", [5] * 2)  # takes block 0 and gives it back without a key, but it is offered still
+    m.free("C")
+    with pytest.raises(RuntimeError, match=r"must offer 1 free blocks, got \[0\]"):
+        m.allocate("D", [7] * 8)
+    assert m.sequences == () and m.num_free_blocks == 4

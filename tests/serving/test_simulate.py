@@ -268,6 +268,7 @@ def test_a_run_that_cannot_be_says_why(arguments, words):
     "rules, words",
     [
         (dict(watermark=1.0), "watermark must be at least 0 and below 1, got 1.0"),
+        (dict(watermark=None), "watermark must be a number, got None"),
         (dict(max_seqs=0), "max_seqs must be at least 1, got 0"),
         (dict(max_seqs=-1), "max_seqs must be at least 1, got -1"),
         (dict(max_seqs=2.5), "max_seqs must be an integer, got 2.5"),
@@ -279,10 +280,25 @@ def test_a_rule_that_cannot_be_followed_says_why(rules, words):
         Rules(**rules)
 
 
-@pytest.mark.parametrize("parts", [dict(base=0), dict(base=-5), dict(base=1, per_token=-1)])
-def test_a_step_that_takes_no_time_is_refused(parts):
-    with pytest.raises(ValueError, match="a step takes at least 1 ns, and no token takes less than 0"):
+@pytest.mark.parametrize(
+    "parts, words",
+    [
+        (dict(base=0), "base must be at least 1, got 0"),
+        (dict(base=1.5), "base must be an integer, got 1.5"),
+        (dict(base=1, per_token=-1), "per_token must be at least 0, got -1"),
+        (dict(base=1, per_stored=0.1), "per_stored must be an integer, got 0.1"),
+    ],
+)
+def test_a_step_takes_a_whole_number_of_nanoseconds_and_some(parts, words):
+    with pytest.raises((ValueError, TypeError), match=words):
         StepTime(**parts)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_request_at_all_is_a_run_of_no_steps(policy):
+    nobody = workloads.named("uniform", requests=3)
+    run = simulate(nobody.only(nobody.prompt < 0), policy, num_slots=2_048)
+    assert run.complete and len(run.steps) == 0 and run.tokens == (0, 0, 0, 0, 0)
 
 
 # ---- time ---------------------------------------------------------------------------------------
