@@ -1,9 +1,18 @@
-"""What commands share of their arguments: the error of a wrong one, and a look at a file to write."""
+"""What commands share of their arguments: parser, the error of a wrong one, a look at a file to write."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a mistake costs one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class UsageError(ValueError):

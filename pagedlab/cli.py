@@ -15,10 +15,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
 from pagedlab import __version__
-from pagedlab.arguments import UsageError
+from pagedlab.arguments import Parser, UsageError
 from pagedlab.lab import LabError
 
 COMMANDS = {
@@ -30,16 +29,9 @@ COMMANDS = {
 EXPECTED = (UsageError, LabError, OSError)
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, but a mistake costs one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = _Parser(prog="pagedlab", description="PagedAttention as a chapter you can run.")
+    top = Parser(prog="pagedlab", description="PagedAttention as a chapter you can run.")
     top.add_argument("--version", action="version", version=f"pagedlab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, home in COMMANDS.items():

@@ -33,7 +33,7 @@ from pagedlab.parallel.tables import (
     encode_difference,
     encode_full,
 )
-from pagedlab.parallel.transport import Broadcast, Delivery
+from pagedlab.parallel.transport import Broadcast, Delivery, with_others
 
 _HEAD = struct.Struct(f"<I{DIGEST_BYTES}s")
 _FORMS: dict[str, tuple[Callable[[Step, Step], bytes], Callable[[Step, bytes], Step]]] = {
@@ -162,6 +162,7 @@ class Replicas:
             self._compare()
         return step
 
+    @with_others()
     def _compare(self) -> None:
         started = time.perf_counter()
         mine = torch.tensor(list(self._history), dtype=torch.uint8, device=self._device)

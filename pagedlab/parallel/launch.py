@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
-from pagedlab.parallel.plan import Plan
+from pagedlab.parallel.plan import SAID_WHY, Plan
 from pagedlab_kernels.inside.child import environment
-
-_START_S = 60.0
 
 
 @dataclass
@@ -76,7 +76,9 @@ class Ranks:
         self._lines: queue.Queue[tuple[int, str | None]] = queue.Queue()
         self._errors: dict[int, list[str]] = {}
         self._faults: list[dict[str, Any]] = []
+        self._ended: list[int] = []  # ranks, in the order in which they ended
         self._ended_at: float | None = None
+        self._late = False
         self._processes: list[subprocess.Popen[str]] = []
         self._closed = False
         self._turn = threading.Lock()  # no process starts once it is closed
@@ -90,23 +92,21 @@ class Ranks:
 
     def start(self) -> None:
         """Start every rank and return at once; none when it was closed before."""
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        plan = self.outcome.plan
-        wait = timedelta(seconds=_START_S)
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=wait)
+        # Ctrl-C in the middle of importing torch would leave half of it behind, and it cannot be imported
+        # twice; it reaches the main thread alone, which only waits here.
+        distributed = ThreadPoolExecutor(1).submit(import_module, "torch.distributed").result()
         try:
-            for rank in range(plan.ranks):
+            self._store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            for rank in range(self.outcome.plan.ranks):
                 with self._turn:
                     if self._closed:
                         break
                     self._processes.append(self._spawn(rank))
+                for read in (self._read_out, self._read_err):
+                    threading.Thread(target=read, args=(rank, self._processes[rank]), daemon=True).start()
         except BaseException:
             self.close()
             raise
-        for rank, process in enumerate(self._processes):
-            for read in (self._read_out, self._read_err):
-                threading.Thread(target=read, args=(rank, process), daemon=True).start()
 
     def _spawn(self, rank: int) -> subprocess.Popen[str]:
         plan = self.outcome.plan
@@ -127,21 +127,25 @@ class Ranks:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,  # Ctrl-C is for the launcher, which ends them; a kernel that is interrupted, too
         )
 
     def _read_out(self, rank: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._lines.put((rank, line))
+        with process.stdout:
+            for line in process.stdout:
+                self._lines.put((rank, line))
         self._lines.put((rank, None))
 
     def _read_err(self, rank: int, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         kept = self._errors.setdefault(rank, [])
-        for line in process.stderr:
-            kept.append(line)
-            del kept[:-20]
+        with process.stderr:
+            for line in process.stderr:
+                kept.append(line)
+                del kept[:-20]
 
     def listen(self) -> Iterator[dict[str, Any]]:
         """Each record as it comes, until every rank has ended; then `outcome.ending` is there."""
@@ -150,10 +154,13 @@ class Ranks:
             rank, line = self._next_line()
             if line is None:
                 open_ranks.discard(rank)
+                self._ended.append(rank)
                 if open_ranks and self._ended_at is None:
                     self._ended_at = time.monotonic()
                 continue
-            record = json.loads(line)
+            record = _record(line)
+            if record is None:
+                continue
             if "fault" in record:
                 self._faults.append(record)
                 self._ended_at = self._ended_at or time.monotonic()
@@ -171,8 +178,9 @@ class Ranks:
             try:
                 return self._lines.get(timeout=0.2)
             except queue.Empty:
-                late = self._ended_at is not None and time.monotonic() - self._ended_at > 2 * plan.patience_s
-                if late:
+                patience = 2 * plan.patience_s
+                self._late = self._ended_at is not None and time.monotonic() - self._ended_at > patience
+                if self._late:
                     self._kill()
 
     def _ending(self) -> Ending:
@@ -182,20 +190,22 @@ class Ranks:
         if not any(codes):
             return Ending(complete=True)
         took = time.monotonic() - (self._ended_at or time.monotonic())
-        told = tuple(sorted(fault["rank"] for fault in self._faults if fault["culprit"] is not None))
-        for fault in sorted(self._faults, key=lambda fault: fault["fault"] != "out of step"):
-            if fault["culprit"] is not None:
-                raised = fault["fault"] == "lost a rank" and codes[fault["culprit"]] == 1
-                why = (self._last_words(fault["culprit"]) if raised else None) or fault["why"]
-                return Ending(False, fault["culprit"], fault["last_step"], why, told, took)
-        rank = next(rank for rank, code in enumerate(codes) if code)
+        told = tuple(sorted(fault["rank"] for fault in self._faults))
+        failed = [rank for rank in self._ended if codes[rank]]
+        rank = next((rank for rank in failed if codes[rank] not in SAID_WHY), failed[0])
+        if self._faults and (
+            self._late or codes[rank] in SAID_WHY
+        ):  # the ranks know best, or all that is known
+            fault = min(self._faults, key=lambda fault: fault["fault"] != "out of step")
+            return Ending(False, fault["culprit"], fault["last_step"], fault["why"], told, took)
         last = max((record["step"] for record in self.outcome.of_rank(rank)), default=-1) + 1
-        why = self._last_words(rank) or f"its process ended with code {codes[rank]}"
-        return Ending(False, rank, last, why, told, took)
+        return Ending(False, rank, last, self._last_words(rank, codes[rank]), told, took)
 
-    def _last_words(self, rank: int) -> str | None:
+    def _last_words(self, rank: int, code: int) -> str:
+        if code < 0:
+            return f"its process died of {signal.Signals(-code).name}"
         said = "".join(self._errors.get(rank, [])).strip().splitlines()
-        return said[-1] if said else None
+        return said[-1] if said else f"its process ended with code {code}"
 
     def _kill(self) -> None:
         for process in self._processes:
@@ -208,9 +218,17 @@ class Ranks:
             self._kill()
         for process in self._processes:
             process.wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None and stream is not process.stdout:
-                    stream.close()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """What a rank said in a line; a line that a kill cut short, or that a library printed, says nothing."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) and "rank" in said else None
 
 
 def run(plan: Plan) -> RanksRun:

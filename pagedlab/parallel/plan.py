@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,10 @@ FAULTS_OF_DELIVERY = ("drop", "duplicate", "reorder", "corrupt", "delay")
 FAULTS = (*FAULTS_OF_DELIVERY, "kill", "small-pool", "diverge")
 DTYPES = ("float32", "float16", "bfloat16")
 TRANSPORTS = ("gloo", "nccl")
+SAID_WHY = OUT_OF_STEP, LOST_A_RANK = 3, 4
+"""Exit codes of a rank that says why it ends: it found its tables wrong; another rank is gone."""
 _MOST_NUMBERS = 1 << 28  # K of one rank that holds all heads: a GiB in float32
+_DAY_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -48,23 +50,34 @@ class Fault:
 
     def __post_init__(self) -> None:
         one_of(FAULTS, self.kind, "fault")
-        _finite("seconds", self.seconds)
+        _seconds("seconds", self.seconds, 0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run of `ranks` processes over `steps` steps.
+    """A run of `ranks` processes over `steps` steps. The command line takes its help from this table.
 
     ranks           processes, one shard each
-    method          how tables are kept in step: `METHODS`
-    workload        a name of `workloads.names()` or a file, or None: a random schedule by `seed`
+    steps           steps to run
+    method          how tables are kept in step
+    workload        one of `workloads.names()`, as azure-conversation, or a file; else a random schedule
+    seed            of the random schedule, and of all queries, keys and values
     num_blocks      blocks that each rank has room for; the ranks agree on the smallest
+    block_size      tokens of a block
+    max_seqs        sequences that run at once, at most
+    q_heads         query heads of the model, a multiple of its KV heads
+    kv_heads        KV heads of the model; with fewer than ranks, some are held several times
+    head_dim        numbers in a head
+    dtype           of queries, keys and values
+    backend         of the kernels: auto, reference, triton or cpu
+    transport       what torch.distributed sends by; nccl needs a GPU for each rank
     compare_every   steps between two comparisons of digests (replicas)
     detect          False: wrong tables go unnoticed, to see what comes of them
     verify          rank 0 also computes every answer alone, and reports the largest difference
-    late_after_s    an update that is later than this ends the run
-    patience_s      how long a rank waits for another before it takes it for dead
-                    a run that has begun to end is ended on all ranks within twice that
+    show_tables     records hold every sequence's table and length
+    fault           what is to go wrong, or None
+    late_after_s    seconds by which an update may be late; one that is later ends the run
+    patience_s      seconds that a rank waits for another; all end within twice that once one has
 
     Raises `ValueError` for what cannot be run.
     """
@@ -99,15 +112,18 @@ class Plan:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if type(self.seed) is not int or not 0 <= self.seed < 1 << 63:
             raise ValueError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed!r}")
+        heads = (
+            f"q_heads ({self.q_heads:,}) of head_dim ({self.head_dim:,}): more than {_MOST_NUMBERS:,} numbers"
+        )
         if self.num_blocks * self.block_size * self.head_dim * self.q_heads > _MOST_NUMBERS:
-            raise ValueError(
-                f"num_blocks ({self.num_blocks:,}) of block_size ({self.block_size:,}) tokens of q_heads "
-                f"({self.q_heads:,}) of head_dim ({self.head_dim:,}): more than {_MOST_NUMBERS:,} numbers"
-            )
+            blocks = f"num_blocks ({self.num_blocks:,}) of block_size ({self.block_size:,})"
+            raise ValueError(f"{blocks} tokens of {heads}")
+        if self.max_seqs * self.head_dim * self.q_heads > _MOST_NUMBERS:
+            raise ValueError(f"max_seqs ({self.max_seqs:,}) answers of {heads}")
         if self.num_blocks * self.block_size < 2:
             raise ValueError("num_blocks of block_size tokens must hold 2 tokens, these hold 1")
-        for name in ("late_after_s", "patience_s"):
-            _finite(name, getattr(self, name))
+        _seconds("late_after_s", self.late_after_s, 0)
+        _seconds("patience_s", self.patience_s, 0.1)
         one_of(METHODS, self.method, "method")
         one_of(DTYPES, self.dtype, "dtype")
         one_of(TRANSPORTS, self.transport, "transport")
@@ -149,7 +165,10 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Raises `ValueError` for text that is no plan."""
-        data = json.loads(text)
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not a plan: {error}") from None
         known = {field.name for field in fields(cls)}
         fault: Any = data.pop("fault", None) if isinstance(data, dict) else None
         if not isinstance(data, dict) or set(data) - known or not isinstance(fault, dict | None):
@@ -157,6 +176,6 @@ class Plan:
         return cls(**data, fault=Fault(**fault) if fault else None)
 
 
-def _finite(name: str, seconds: float) -> None:
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{name} must be a finite number of at least 0, got {seconds}")
+def _seconds(name: str, seconds: float, least: float) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _DAY_S:
+        raise ValueError(f"{name} must be a number of seconds from {least:g} to {_DAY_S:,}, got {seconds!r}")

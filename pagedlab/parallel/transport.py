@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -18,6 +20,22 @@ from pagedlab.parallel.plan import FAULTS_OF_DELIVERY, Fault
 
 CHUNK = 16_384
 _LENGTH = 8
+
+
+class LostRank(Exception):
+    """Another rank is gone, or took longer than this one's patience."""
+
+
+@contextmanager
+def with_others() -> Iterator[None]:
+    """Around what needs the other ranks: torch.distributed reports one that is missing as a `RuntimeError`.
+
+    Only there: a kernel's `RuntimeError` is this rank's own.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostRank(str(error)) from error
 
 
 class Broadcast:
@@ -29,6 +47,7 @@ class Broadcast:
         self._sends = dist.get_rank() == 0
         self.broadcasts = 0
 
+    @with_others()
     def __call__(self, message: bytes | None = None) -> bytes:
         """The message that rank 0 gave; the others give none."""
         if self._sends:

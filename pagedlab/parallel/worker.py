@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 from zlib import crc32
@@ -23,18 +23,18 @@ import torch.distributed as dist
 
 from pagedlab.cache import PagedKVCache
 from pagedlab.parallel.in_step import InStep, Messages, OutOfStep, Replicas
-from pagedlab.parallel.plan import Plan
+from pagedlab.parallel.plan import LOST_A_RANK, OUT_OF_STEP, Plan
 from pagedlab.parallel.shards import Shard, shard
 from pagedlab.parallel.tables import Row, Step, digest
-from pagedlab.parallel.transport import Broadcast, Delivery, die
+from pagedlab.parallel.transport import Broadcast, Delivery, LostRank, die, with_others
 from pagedlab.sizing import agree_on_blocks
 from pagedlab.table import padded_table
 from pagedlab_kernels import paged_attention
 
-OUT_OF_STEP, LOST_A_RANK = 3, 4
-"""Exit codes: this rank found its tables wrong; another rank is gone."""
 _BANK = 4_093  # a prime, so that tokens of a sequence meet all of it
 _GRACE_S = 1.0
+_START = timedelta(seconds=60)
+"""For all ranks to be there: on a busy machine, one may import torch much later than another."""
 
 
 class TokenBank:
@@ -73,6 +73,8 @@ class ShardRunner:
 
     def run(self, step: Step) -> torch.Tensor:
         """Attention of the step's last tokens: `[seqs, q_heads of this shard, head_dim]`."""
+        if not step.rows:  # a served workload has a step in which its last requests leave
+            return torch.empty(0, len(self._heads.q_heads), self._plan.head_dim)
         self._check(step)
         kv, q = (slice(part.start, part.stop) for part in (self._heads.kv_heads, self._heads.q_heads))
         self._cache.copy(step.copies)
@@ -117,6 +119,11 @@ class Word:
         self._store, self._rank, self._ranks = dist.PrefixStore("pagedlab", store), rank, ranks  # type: ignore[attr-defined]
         self.step = 0
 
+    def meet(self) -> None:
+        """Wait until every rank is there."""
+        self._store.set(f"here/{self._rank}", "")
+        self._store.wait([f"here/{rank}" for rank in range(self._ranks)], _START)
+
     def begins(self, step: int) -> None:
         self.step = step
         self._store.set(f"step/{self._rank}", str(step))
@@ -139,11 +146,12 @@ class Word:
             silent -= {rank for rank in silent if self._store.check([f"alive/{rank}"])}
             time.sleep(0.02)
         if not silent:
-            return {"culprit": None, "last_step": self.step, "why": "a rank took too long, but none is dead"}
+            why = "it lost touch with the other ranks, and none of them is dead"
+            return {"culprit": self._rank, "last_step": self.step, "why": why}
         rank = min(silent)
         known = self._store.check([f"step/{rank}"])
-        last = int(self._store.get(f"step/{rank}")) if known else -1
-        return {"culprit": rank, "last_step": last, "why": "it is gone without a word"}
+        last = int(self._store.get(f"step/{rank}")) if known else 0
+        return {"culprit": rank, "last_step": last, "why": "it is gone, or stands still, without a word"}
 
 
 def run_rank(plan: Plan) -> int:
@@ -154,18 +162,20 @@ def run_rank(plan: Plan) -> int:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     store, rank, ranks = next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined]
-    if ranks != plan.ranks:
-        plan = replace(plan, ranks=ranks)
     word = Word(store, rank, ranks)
     patience = timedelta(seconds=plan.patience_s)
-    dist.init_process_group(plan.transport, store=store, rank=rank, world_size=ranks, timeout=patience)
     try:
+        with with_others():
+            word.meet()
+            dist.init_process_group(
+                plan.transport, store=store, rank=rank, world_size=ranks, timeout=patience
+            )
         for record in _steps(plan, rank, word, device):
             _say(record)
     except OutOfStep as error:
         _say({"rank": rank, "fault": "out of step", **word.accuse(error)})
         return OUT_OF_STEP
-    except RuntimeError:  # how torch.distributed reports a peer that is gone or late
+    except LostRank:
         _leave()
         _say({"rank": rank, "fault": "lost a rank", "at_step": word.step, **word.who_is_missing()})
         return LOST_A_RANK
@@ -213,7 +223,7 @@ def _steps(plan: Plan, rank: int, word: Word, device: torch.device) -> Iterator[
             "attention_s": attended - started,
             "combine_s": time.perf_counter() - attended,
         }
-        if whole is not None:
+        if whole is not None and step.rows:
             expected = whole.run(step)
             record["error"] = float((outputs[: len(expected)] - expected).abs().max())
         if plan.show_tables:
@@ -222,6 +232,7 @@ def _steps(plan: Plan, rank: int, word: Word, device: torch.device) -> Iterator[
         yield record
 
 
+@with_others()
 def _agreed_pool(num_blocks: int, ranks: int, device: torch.device) -> int:
     counts = [torch.empty(1, dtype=torch.int64, device=device) for _ in range(ranks)]
     dist.all_gather(counts, torch.tensor([num_blocks], device=device))
@@ -253,6 +264,7 @@ class _Combine:
         self._mine = torch.zeros(shape, dtype=plan.torch_dtype, device=device)
         self._all = [torch.empty_like(self._mine) for _ in self._parts]
 
+    @with_others()
     def __call__(self, output: torch.Tensor) -> torch.Tensor:
         self._mine.zero_()
         self._mine[: len(output), : output.shape[1]] = output

@@ -5,20 +5,18 @@ By hand, every fault twenty times: `python tests/parallel/test_runs.py 20`.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
+import threading
+from itertools import islice
 
 import pytest
 
 pytest.importorskip("torch.distributed")
 
 from pagedlab.parallel import METHODS, Fault, Plan, Ranks, run
-from pagedlab.parallel.__main__ import plan_of
+from pagedlab.parallel.launch import _record
 
 TOLERANCE = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 2e-2}
 STEP = 9
@@ -58,9 +56,12 @@ FAULTS = [
 )
 def test_all_ranks_together_answer_as_one_process_does(ranks, kv_heads, method, dtype):
     plan = Plan(ranks=ranks, steps=500, method=method, kv_heads=kv_heads, dtype=dtype, seed=ranks + kv_heads)
+    schedule = plan.schedule(plan.num_blocks)
+    assert len(list(islice(schedule, 500))) == 500
+    assert min(schedule.counts.values()) > 9, schedule.counts  # of every kind of event
     outcome = run(plan)
     assert outcome.ending.complete, outcome.ending
-    assert outcome.steps_in_step == 500
+    assert outcome.steps_in_step == 500  # every rank's own digest, compared at each step
     assert len(outcome.of_rank(0)) == 500 and all("error" in record for record in outcome.of_rank(0))
     assert outcome.largest_error <= TOLERANCE[dtype]
 
@@ -125,6 +126,67 @@ def test_one_rank_sends_nothing():
     assert sum(record["message_bytes"] for record in outcome.records) == 0
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"num_blocks": 1},
+        {"block_size": 1},
+        {"max_seqs": 1},
+        {"num_blocks": 2, "block_size": 1, "kv_heads": 1},
+        {"q_heads": 9, "kv_heads": 3, "head_dim": 3},  # more heads than ranks, and no multiple
+    ],
+)
+def test_sizes_at_their_limits_run(sizes):
+    outcome = run(Plan(ranks=2, steps=12, **sizes))
+    assert outcome.ending.complete and outcome.steps_in_step == 12, outcome.ending
+    assert outcome.largest_error <= TOLERANCE["float32"]
+
+
+def test_a_workload_runs_to_the_step_in_which_its_last_request_leaves_and_no_further(tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("num_prefill_tokens,num_decode_tokens\n5,3\n4,2\n")
+    plan = Plan(steps=4, workload=str(path))
+    steps = len(list(plan.schedule(plan.num_blocks)))
+    assert run(Plan(steps=steps, workload=str(path))).ending.complete
+    ending = run(Plan(steps=steps + 1, workload=str(path))).ending
+    assert ending.culprit == 0 and f"the workload ended before step {steps}" in ending.why
+
+
+@pytest.mark.parametrize(
+    ("how", "step", "why"), [("SIGKILL", None, "died of SIGKILL"), ("SIGSTOP", 3, "stands still")]
+)
+def test_a_rank_that_dies_while_it_starts_or_stands_still_is_named(how, step, why):
+    if not hasattr(signal, how):
+        pytest.skip(f"a system without {how}")
+    with Ranks(Plan(ranks=3, steps=10**6, patience_s=2)) as ranks:
+        processes = ranks._processes
+        if step is None:
+            processes[1].send_signal(getattr(signal, how))
+        for record in ranks.listen():
+            if (record["rank"], record.get("step", -1)) == (1, step):
+                processes[1].send_signal(getattr(signal, how))
+    ending = ranks.outcome.ending
+    assert ending.culprit == 1 and why in ending.why, ending
+    assert ending.took_s < 2 * 2 + 1
+    assert all(process.poll() is not None for process in processes)
+
+
+@pytest.mark.parametrize("line", ["", '{"rank": 1, "st', "NCCL version 2\n", "7\n", "{}\n"])
+def test_a_line_that_is_no_record_is_passed_over(line):
+    assert _record(line) is None
+
+
+def test_two_runs_at_once_do_not_meet():
+    outcomes = []
+    plans = [Plan(ranks=2, steps=10, seed=seed) for seed in (1, 2)]
+    threads = [threading.Thread(target=lambda plan=plan: outcomes.append(run(plan))) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [outcome.steps_in_step for outcome in outcomes] == [10, 10]
+
+
 def test_leaving_half_way_leaves_no_process_behind():
     with Ranks(Plan(ranks=2, steps=100_000)) as ranks:
         pids = [process.pid for process in ranks._processes]
@@ -134,114 +196,6 @@ def test_leaving_half_way_leaves_no_process_behind():
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a process that can be killed outright")
-def test_ranks_end_when_their_launcher_is_killed():
-    code = (
-        "import sys; from pagedlab.parallel import Plan, Ranks\n"
-        "with Ranks(Plan(ranks=2, steps=10**6)) as ranks:\n"
-        "    for record in ranks.listen():\n"
-        "        if record.get('step') == 1:\n"
-        "            print(*[p.pid for p in ranks._processes], flush=True); sys.stdin.read()\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", code]
-    launcher = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-    pids = [int(pid) for pid in launcher.stdout.readline().split()]
-    assert len(pids) == 2
-    launcher.kill()
-    launcher.wait()
-    launcher.stdin.close()
-    launcher.stdout.close()
-    for pid in pids:
-        _wait_until_gone(pid)
-
-
-@pytest.mark.skipif(
-    not Path("/proc/self/task").is_dir(), reason="Linux lists the children of a process there"
-)
-def test_ranks_end_when_their_launcher_is_killed_while_they_start():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "pagedlab.parallel", "--ranks", "3", "--kv-heads", "3", "--q-heads", "3"]
-    launcher = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    pids: list[int] = []
-    while len(pids) < 3 and launcher.poll() is None:
-        tasks = Path(f"/proc/{launcher.pid}/task").glob("*/children")
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    launcher.kill()
-    launcher.wait()
-    assert len(pids) == 3
-    for pid in pids:
-        _wait_until_gone(pid)
-
-
-def _wait_until_gone(pid):
-    """A grandchild cannot be waited for; the system's own table of processes says when it has ended."""
-    import time
-
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return
-        except FileNotFoundError:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {pid} is still there")
-
-
-def test_torchrun_runs_the_same_ranks():
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [*torchrun, "-m", "pagedlab.parallel", "--steps", "20"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in done.stdout.splitlines() if '"digest"' in line]
-    digests = [{r["step"]: r["digest"] for r in records if r["rank"] == rank} for rank in (0, 1)]
-    assert len(records) == 2 * 20 and digests[0] == digests[1]
-    assert max(r["error"] for r in records if r["rank"] == 0) <= TOLERANCE["float32"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--method", "pigeon"], "invalid choice"),
-        (["--ranks", "0"], "ranks must be a whole number of at least 1"),
-        (["--plan", '{"steps": 2.5}'], "steps must be a whole number of at least 1, got 2.5"),
-        (["--plan", '{"ranks": "2"}'], "ranks must be a whole number of at least 1, got '2'"),
-        (["--plan", '{"fault": 3}'], "not a plan"),
-        (["--plan", '{"fault": {"kinds": "drop"}}'], "unexpected keyword argument 'kinds'"),
-        (["--plan", '{"q_heads": "8"}'], "q_heads must be a whole number of at least 1, got '8'"),
-        (["--seed", "9" * 26], "seed must be a whole number from 0 to 2**63 - 1"),
-        (["--num-blocks", "100000000000"], "more than 268,435,456 numbers"),
-        (["--head-dim", "100000000"], "more than 268,435,456 numbers"),
-        (["--patience-s", "nan"], "patience_s must be a finite number of at least 0, got nan"),
-        (["--late-after-s", "-1"], "late_after_s must be a finite number"),
-        (["--num-blocks", "1", "--block-size", "1"], "must hold 2 tokens"),
-        (["--fault", "drop"], "KIND:RANK:STEP"),
-        (["--fault", "drop:0:3"], "rank 0 sends them"),
-        (["--fault", "drop:1:3", "--method", "replicas"], "replicas have none"),
-        (["--fault", "kill:7:3"], "there are 2 ranks"),
-        (["--fault", "burn:1:3"], "fault must be one of"),
-        (["--ranks", "9", "--q-heads", "8", "--kv-heads", "1"], "only 8 query heads"),
-        (["--plan", '{"rank": 3}'], "not a plan"),
-        (["--plan", "{"], "error"),
-    ],
-)
-def test_a_plan_that_cannot_be_is_one_line(arguments, words, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        plan_of(arguments)
-    assert stopped.value.code == 2
-    assert words in capsys.readouterr().err
 
 
 def test_a_plan_survives_its_json():

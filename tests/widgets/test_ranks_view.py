@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 pytest.importorskip("torch.distributed")
@@ -78,3 +80,22 @@ def test_a_run_that_goes_on_is_stopped_and_nobody_is_blamed():
     view.picture.observe(lambda change: view.stop() if change["new"] else None, "frames")
     assert view.run().ending.why == "it was stopped"
     assert view.picture.culprit == -1 and view.picture.frames
+
+
+def test_a_run_that_is_interrupted_says_so_and_leaves_the_view_ready():
+    view = RanksView(Plan(ranks=2, steps=10**6))
+    processes = []
+
+    def interrupt(change):
+        if change["new"] and not processes:
+            processes.extend(view._ranks._processes)
+            signal.raise_signal(signal.SIGINT)
+
+    view.picture.observe(interrupt, "frames")
+    with pytest.raises(KeyboardInterrupt):
+        view.run()
+    assert len(processes) == 2 and all(process.poll() is not None for process in processes)
+    assert view.picture.status == "Ended early: interrupted. Every rank has ended."
+    assert not view.picture.busy and not view.start_button.disabled and view.stop_button.disabled
+    view.picture.observe(lambda change: view.stop() if change["new"] else None, "frames")
+    assert view.run().ending.why == "it was stopped"

@@ -96,14 +96,22 @@ class RanksView(ipywidgets.VBox):
 
     def start(self) -> None:
         """Run in the background; a second call while a run goes on does nothing."""
-        if self._begin():
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._ranks = Ranks(self.plan)
+        except ValueError as error:
+            self.picture.status = f"Cannot run: {error}."
+            self._busy.release()
+        else:
             threading.Thread(target=self._go, daemon=True).start()
 
     def run(self) -> RanksRun:
         """Run and wait; raises `ValueError` for a plan that cannot run, `RuntimeError` while another runs."""
-        self.plan  # noqa: B018  (raises here, not in a message)
-        if not self._begin():
+        plan = self.plan
+        if not self._busy.acquire(blocking=False):
             raise RuntimeError("a run is going on already; stop it first")
+        self._ranks = Ranks(plan)
         self._go()
         assert self.outcome is not None
         return self.outcome
@@ -114,36 +122,27 @@ class RanksView(ipywidgets.VBox):
         if ranks is not None:
             ranks.close()
 
-    def _begin(self) -> bool:
-        if not self._busy.acquire(blocking=False):
-            return False
-        try:
-            plan = self.plan
-        except ValueError as error:
-            self.picture.status = f"Cannot run: {error}."
-            self._busy.release()
-            return False
-        self._ranks = Ranks(plan)
-        self.start_button.disabled, self.stop_button.disabled = True, False
-        nothing: dict[str, Any] = {"frames": [], "shards": [], "culprit": -1, "frame": 0, "summary": ""}
-        status = f"starting {_processes(plan.ranks)} ..."
-        tell(self.picture, busy=True, heads=plan.kv_heads, status=status, **nothing)
-        return True
-
     def _go(self) -> None:
+        """All of a run, from its first word in the view to its last, whatever ends it."""
         ranks = self._ranks
         assert ranks is not None
+        plan = ranks.outcome.plan
         try:
+            self.start_button.disabled, self.stop_button.disabled = True, False
+            nothing: dict[str, Any] = {"frames": [], "shards": [], "culprit": -1, "frame": 0, "summary": ""}
+            status = f"starting {_processes(plan.ranks)} ..."
+            tell(self.picture, busy=True, heads=plan.kv_heads, status=status, **nothing)
             with ranks:
                 told = time.monotonic()
                 for _ in ranks.listen():
                     if time.monotonic() - told > _TELL_S:
-                        self._draw(ranks.outcome, f"{_processes(ranks.outcome.plan.ranks)} at work")
+                        self._draw(ranks.outcome, f"{_processes(plan.ranks)} at work")
                         told = time.monotonic()
             self.outcome = ranks.outcome
             self._draw(ranks.outcome, _how_it_ended(ranks.outcome))
         except BaseException as error:
-            self._draw(ranks.outcome, f"stopped: {error or type(error).__name__}")
+            what = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+            self._draw(ranks.outcome, f"Ended early: {what}. Every rank has ended.")
             raise
         finally:
             self._ranks, self.picture.busy = None, False
