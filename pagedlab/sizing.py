@@ -140,7 +140,7 @@ def capacity(
     `fraction` (0 to 1) of the GPU's memory may be used. `shape` is what one rank holds: see
     `ModelShape.on_rank`. `dtype` is that of K and V. `kept_blocks` are blocks that the engine never
     hands out (vLLM keeps one). Raises `ValueError` with the numbers for a term that cannot be, or when
-    not one block fits, `TypeError` for a size that is no whole number.
+    not one block fits, `TypeError` for a size that is no whole number, or a shape that is none.
 
     >>> from pagedlab.models import preset
     >>> h100 = capacity(80 * 10**9, int(16.06e9), 0, 0.9, preset("llama-3.1-8b"))
@@ -158,13 +158,15 @@ def capacity(
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction must be above 0 and at most 1, got {fraction}")
     block_size = _whole(1, block_size, "block_size")
+    if not isinstance(shape, ModelShape):
+        raise TypeError(f"shape must be a ModelShape (`models.preset` has some by name), got {shape!r}")
     found = Capacity(fraction=fraction, shape=shape, dtype=dtype, block_size=block_size, **whole)
     if found.blocks < 1:
-        kept = f" beside the {kept_blocks} kept" if kept_blocks else ""
+        kept = f" beside the {found.kept_blocks:,} kept" if found.kept_blocks else ""
         raise ValueError(
-            f"no block fits: of {found.usable_bytes:,} bytes ({gpu_bytes:,} * {fraction:g}), weights take "
-            f"{weight_bytes:,}, activations {activation_bytes:,} and the rest {other_bytes:,}; that leaves "
-            f"{found.kv_bytes:,} for blocks of {found.block_bytes:,}{kept}"
+            f"no block fits: of {found.usable_bytes:,} bytes ({found.gpu_bytes:,} * {fraction:g}), weights "
+            f"take {found.weight_bytes:,}, activations {found.activation_bytes:,} and the rest "
+            f"{found.other_bytes:,}; that leaves {found.kv_bytes:,} for blocks of {found.block_bytes:,}{kept}"
         )
     return found
 
@@ -177,7 +179,7 @@ def agree_on_blocks(counts: Sequence[int]) -> int:
     >>> agree_on_blocks([2111, 2055])
     2055
     """
-    if not counts:
+    if not len(counts):
         raise ValueError("no rank gave a number of blocks")
     return min(at_least(1, n, f"the number of blocks of rank {rank}") for rank, n in enumerate(counts))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pagedlab import gpus
@@ -53,7 +54,8 @@ def test_concurrency_is_the_pool_over_what_one_sequence_takes():
 
 def test_ranks_take_the_smallest_pool():
     case = CASES["capacity-04"]
-    assert agree_on_blocks(case["setup"]["ranks"]) == case["expect"][0]["blocks"]
+    ranks = case["setup"]["ranks"]
+    assert agree_on_blocks(ranks) == agree_on_blocks(np.array(ranks)) == case["expect"][0]["blocks"]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,14 @@ def test_a_latent_vector_is_held_whole_by_every_rank():
             lambda: capacity(24 * 10**9, 30 * 10**9, 10**9, 0.9, preset("llama-3.1-8b")),
             "no block fits: of 21,600,000,000 bytes .24,000,000,000 . 0.9., weights take 30,000,000,000, "
             "activations 1,000,000,000 and the rest 0; that leaves -9,400,000,000 for blocks of 2,097,152",
+        ),
+        (
+            lambda: capacity(8e9, 16e9, 0, 0.9, preset("llama-3.1-8b")),
+            "weights take 16,000,000,000, activations",
+        ),
+        (
+            lambda: capacity(8e9, 0, 0, 0.9, "llama-3.1-8b"),
+            "shape must be a ModelShape .* got 'llama-3.1-8b'",
         ),
         (lambda: capacity(-1, 0, 0, 0.9, preset("llama-3.1-8b")), "gpu_bytes must be at least 0, got -1"),
         (
