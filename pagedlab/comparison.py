@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,9 @@ FEWEST_ROUNDS = 15
 MOST_NOISE = 0.25
 """The noise floor from which on it gives none: the machine is busy with something else."""
 RESAMPLES = 2000
+# What is written as it is, of a record and of a case; the rest gets names that say what was counted.
+_SAID = ("name", "layout", "bytes_moved")
+_KEPT = ("what", "device", "clock", "threads", "versions", "baseline", "seed", "caches", "limit", "stopped")
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Comparison:
 
     def ratio(self, name: str, to: str | None = None) -> Spread:
         """Time of `name` over time of `to` (the baseline), taken within each round: below 1 is faster."""
-        return _ratio(self[name].seconds, self[to or self.baseline].seconds)
+        return Spread.of(_ratios(self[name].seconds, self[to or self.baseline].seconds))
 
     def interval(self, name: str, to: str | None = None, level: float = 0.95) -> tuple[float, float]:
         """Where the median of that ratio lies, by bootstrap: the rounds are drawn anew, with replacement,
@@ -140,28 +144,20 @@ class Comparison:
         """The rounds of both, of the same cases timed again. Raises ValueError when they are not the same."""
         if [t.name for t in self.timings] != [t.name for t in more.timings] or self.device != more.device:
             raise ValueError("only rounds of the same cases on the same device can be put together")
-        timings = (
-            replace(ours, seconds=ours.seconds + theirs.seconds)
-            for ours, theirs in zip(self.timings, more.timings, strict=True)
-        )
-        return replace(
-            self,
-            timings=tuple(timings),
-            again=self.again + more.again,
-            planned=self.planned + more.planned,
-            stopped=more.stopped,
-        )
+        timings = tuple(replace(t, seconds=t.seconds + more[t.name].seconds) for t in self.timings)
+        again, planned = self.again + more.again, self.planned + more.planned
+        return replace(self, timings=timings, again=again, planned=planned, stopped=more.stopped)
 
     @property
     def noise_floor(self) -> float:
         """How far the baseline strays from itself: 0.03 when a quartile of A'/A lies 3 % from 1."""
-        spread = _ratio(self.again, self[self.baseline].seconds)
+        spread = Spread.of(_ratios(self.again, self[self.baseline].seconds))
         return max(max(value, 1 / value) for value in (spread.q1, spread.median, spread.q3)) - 1
 
     @property
     def bias(self) -> float:
         """How far the baseline's median ratio to itself is from 1: rounds do not average this away."""
-        median = _ratio(self.again, self[self.baseline].seconds).median
+        median = Spread.of(_ratios(self.again, self[self.baseline].seconds)).median
         return max(median, 1 / median) - 1
 
     def difference(self, name: str, to: str | None = None) -> str:
@@ -193,20 +189,11 @@ class Comparison:
         """The whole record as plain data; times in seconds, rates in bytes a second."""
         return {
             "kind": "measured",
-            "what": self.what,
-            "device": self.device,
-            "clock": self.clock,
-            "threads": dict(self.threads),
-            "versions": dict(self.versions),
-            "baseline": self.baseline,
+            **{name: copy(getattr(self, name)) for name in _KEPT},
             "noise_floor": _plain(self.noise_floor),
             "rounds": self.rounds,
             "planned_rounds": self.planned,
             "warmup_rounds": self.warmup,
-            "seed": self.seed,
-            "caches": self.caches,
-            "limit": self.limit,
-            "stopped": self.stopped,
             "again_s": list(self.again),
             "cases": [self._case(timing) for timing in self.timings],
         }
@@ -217,32 +204,18 @@ class Comparison:
 
         Raises KeyError, TypeError or ValueError for data that `to_dict` does not make.
         """
-        timings = [
-            Timing(
-                case["name"],
-                case["layout"],
-                case["bytes_moved"],
-                case["calls_per_round"],
-                tuple(map(float, case["seconds"])),
-            )
-            for case in plain["cases"]
-        ]
+        timings = []
+        for case in plain["cases"]:
+            seconds, calls = tuple(map(float, case["seconds"])), case["calls_per_round"]
+            timings.append(Timing(**{name: case[name] for name in _SAID}, calls=calls, seconds=seconds))
         again = tuple(map(float, plain["again_s"]))
         if any(len(timing.seconds) != len(again) for timing in timings):
             raise ValueError("every case must have as many samples as the baseline's second run")
-        names = [timing.name for timing in timings]
-        if plain["baseline"] not in names or plain["limit"] not in ("", *names):
+        cases = [timing.name for timing in timings]
+        if plain["baseline"] not in cases or plain["limit"] not in ("", *cases):
             raise ValueError("baseline and limit must be among the cases")
-        kept = ("device", "clock", "threads", "versions", "seed", "stopped", "limit", "caches")
-        return cls(
-            what=plain["what"],
-            baseline=plain["baseline"],
-            timings=tuple(timings),
-            again=again,
-            warmup=plain["warmup_rounds"],
-            planned=plain["planned_rounds"],
-            **{name: plain[name] for name in kept},
-        )
+        numbers = {"warmup": plain["warmup_rounds"], "planned": plain["planned_rounds"]}
+        return cls(timings=tuple(timings), again=again, **numbers, **{name: plain[name] for name in _KEPT})
 
     def to_frame(self) -> Any:
         """One row a sample as a pandas DataFrame; the rest of the record is in its `attrs`.
@@ -254,9 +227,8 @@ class Comparison:
         except ImportError:
             raise ImportError("a DataFrame needs pandas: pip install pandas") from None
         record = self.to_dict()
-        columns = ("name", "layout", "bytes_moved")
         frame = DataFrame(
-            {column: case[column] for column in columns} | {"round": number, "seconds": seconds}
+            {name: case[name] for name in _SAID} | {"round": number, "seconds": seconds}
             for case in record.pop("cases")
             for number, seconds in enumerate(case["seconds"])
         )
@@ -265,9 +237,7 @@ class Comparison:
 
     def _case(self, timing: Timing) -> dict[str, Any]:
         plain: dict[str, Any] = {
-            "name": timing.name,
-            "layout": timing.layout,
-            "bytes_moved": timing.bytes_moved,
+            **{name: getattr(timing, name) for name in _SAID},
             "calls_per_round": timing.calls,
             "seconds": list(timing.seconds),
         }
@@ -292,10 +262,8 @@ class Comparison:
 
     def table(self, *to: str) -> str:
         """A row for each case, its time also over that of each of `to`; the reading is beside the first."""
-        rated = any(timing.bytes_moved for timing in self.timings)
-        header = ["case", "layout", "median", "quartiles", *["GB/s"] * rated]
-        header += [*(f"time / {other}" for other in to), *[f"of {self.limit}"] * bool(self.limit), "reading"]
-        return _format.table(header, [self._row(timing, to, rated) for timing in self.timings], left=2)
+        rows = [self._row(timing, to) for timing in self.timings]
+        return _format.table(list(rows[0]), [list(row.values()) for row in rows], left=2)
 
     def conditions(self) -> list[str]:
         """Where, with what and how this was measured, in lines for a person."""
@@ -309,18 +277,17 @@ class Comparison:
             f"seed {self.seed}; caches {self.caches}; {noise}",
         ]
 
-    def _row(self, timing: Timing, to: tuple[str, ...], rated: bool) -> list[str]:
+    def _row(self, timing: Timing, to: tuple[str, ...]) -> dict[str, str]:
         time, rate, share = timing.spread, timing.bytes_per_second, self.share_of_limit(timing.name)
-        row = [timing.name, timing.layout, _format.seconds(time.median)]
-        row.append(f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}")
-        row += [f"{rate / 1e9:.1f}" if rate else ""] * rated
-        row += [str(self.ratio(timing.name, other)) for other in to]
-        row += ["" if share is None else _format.percent(share)] * bool(self.limit)
-        return [*row, "baseline" if timing.name == to[0] else self.difference(timing.name, to[0])]
-
-
-def _ratio(above: Iterable[float], below: Iterable[float]) -> Spread:
-    return Spread.of(_ratios(above, below))
+        row = {"case": timing.name, "layout": timing.layout, "median": _format.seconds(time.median)}
+        row["quartiles"] = f"{_format.seconds(time.q1)} - {_format.seconds(time.q3)}"
+        if any(each.bytes_moved for each in self.timings):
+            row["GB/s"] = f"{rate / 1e9:.1f}" if rate else ""
+        row |= {f"time / {other}": str(self.ratio(timing.name, other)) for other in to}
+        if self.limit:
+            row[f"of {self.limit}"] = "" if share is None else _format.percent(share)
+        row["reading"] = "baseline" if timing.name == to[0] else self.difference(timing.name, to[0])
+        return row
 
 
 def _ratios(above: Iterable[float], below: Iterable[float]) -> list[float]:
