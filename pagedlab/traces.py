@@ -26,7 +26,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,30 +33,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from pagedlab import trace_fields as fields
 from pagedlab import trace_times
 from pagedlab._bar import bar
 from pagedlab._format import clip
-from pagedlab.trace_table import MAX_TOKENS, TOKENS_PER_HASH, Table, Taken, WorkloadError
+from pagedlab.trace_table import Table, Taken, WorkloadError
 
 MAX_LINE = 1 << 20
 """Characters in the longest line, or item of a JSON list, that is looked at."""
 
-_PROMPT = (
-    *("ContextTokens", "num_prefill_tokens", "input_length", "prompt_tokens", "input_tokens", "prompt_len"),
-    *("Request tokens", "prompt"),
-)
-_OUTPUT = (
-    *("GeneratedTokens", "num_decode_tokens", "output_length", "completion_tokens", "output_tokens"),
-    *("output_len", "Response tokens", "output"),
-)
-_ARRIVAL = {
-    **{"TIMESTAMP": "date", "Timestamp": "seconds", "arrival_s": "seconds"},
-    **dict.fromkeys(("timestamp_ms", "arrival_ms"), "milliseconds"),
-}
 _SHOW_PROGRESS_FROM_BYTES = 4_000_000
 _CHUNK = 1 << 16
-_HASHES = 1 << 30  # as many as there are made-up token ids for them
-_LIKE_A_TIME = re.compile("time|arriv", re.IGNORECASE)
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 
 
@@ -139,7 +125,7 @@ def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
         raise WorkloadError(f"{taken.name} is empty: a header line and at least one request are needed")
     columns = _columns(header, taken.name)
     if columns and columns.arrival is None:
-        _note_times(taken, header)
+        taken.notes += fields.unread_times(header)
     unnamed = [(1, header)] if columns is None else []
     columns = columns or _Columns(0, 1)
     waiting: list[tuple[int, int, int, str]] = []
@@ -151,7 +137,8 @@ def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
                 continue
             try:
                 time = "" if columns.arrival is None else row[columns.arrival]
-                waiting.append((number, _length(row[columns.prompt]), _length(row[columns.output]), time))
+                lengths = fields.length(row[columns.prompt]), fields.length(row[columns.output])
+                waiting.append((number, *lengths, time))
             except IndexError:
                 short = ValueError(f"{len(row)} column(s) only: {clip(row)}")
                 taken.leave_out(f"line {number}", short, spanned)
@@ -166,43 +153,22 @@ def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
 
 def _columns(header: list[str], name: str) -> _Columns | None:
     """Where the columns are; None when there are two of them, and numbers instead of names."""
-    found = [next((header.index(n) for n in names if n in header), None) for names in (_PROMPT, _OUTPUT)]
-    prompt, output = found
-    if prompt is not None and output is not None:
-        arrival = next((column for column in _ARRIVAL if column in header), None)
-        at = None if arrival is None else header.index(arrival)
-        return _Columns(prompt, output, at, _ARRIVAL[arrival] if arrival else "")
+    prompt, output, arrival = (fields.found(names, header) for names in fields.NAMES)
+    if prompt and output:
+        at = header.index(arrival) if arrival else None
+        return _Columns(header.index(prompt), header.index(output), at, fields.ARRIVAL.get(arrival, ""))
     if len(header) == 2 and all(_is_number(cell) for cell in header):
         return None
-    what, names = ("prompt", _PROMPT) if prompt is None else ("output", _OUTPUT)
+    what, names = ("output", fields.OUTPUT) if prompt else ("prompt", fields.PROMPT)
     raise WorkloadError(
         f"{name}, line 1: no column of {what} lengths; one of {', '.join(names)} is needed (or two columns "
         f"of numbers without names), found {', '.join(map(repr, header))[:200]}"
     )
 
 
-def _note_times(taken: Taken, names: Iterable[str]) -> None:
-    """What may be a time, in a unit that nobody told, is not read; that is said."""
-    if found := [clip(name) for name in names if _LIKE_A_TIME.search(name)]:
-        taken.notes.append(f"{', '.join(found)} not read: a time is called one of {', '.join(_ARRIVAL)}")
-
-
 def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> bool:
     """Take the rows that wait, their times converted together; False when there is no more room."""
-    if kind and waiting:
-        try:
-            times = trace_times.of_column([time for *_, time in waiting], kind).tolist()
-        except ValueError:  # some time is none: one by one
-            times = []
-            for number, *_, time in waiting:
-                try:
-                    times.append(int(trace_times.of_column([time], kind)[0]))
-                except ValueError as error:
-                    taken.leave_out(f"line {number}", error)
-                    times.append(None)
-    else:
-        times = [0] * len(waiting)
-    for (_, prompt, output, _), time in zip(waiting, times, strict=True):
+    for (_, prompt, output, _), time in zip(waiting, _times(taken, waiting, kind), strict=True):
         if time is None:
             continue
         if not taken.room():
@@ -215,24 +181,30 @@ def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str
     return True
 
 
+def _times(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> list[int | None]:
+    """Nanoseconds of each row, 0 without a `kind`; None, and left out, where there is no such time."""
+    if not kind or not waiting:
+        return [0] * len(waiting)
+    try:
+        together: list[int | None] = trace_times.of_column([time for *_, time in waiting], kind).tolist()
+        return together
+    except ValueError:
+        one_by_one: list[int | None] = []
+        for number, *_, time in waiting:
+            try:
+                one_by_one += trace_times.of_column([time], kind).tolist()
+            except ValueError as error:
+                taken.leave_out(f"line {number}", error)
+                one_by_one.append(None)
+        return one_by_one
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
     return True
-
-
-def _length(text: str) -> int:
-    try:
-        length = float(text)
-    except ValueError:
-        length = math.nan
-    if not length.is_integer():  # also NaN and infinities
-        raise ValueError(f"a length must be a whole number of tokens, got {clip(text)}")
-    if not 1 <= length <= MAX_TOKENS:
-        raise ValueError(f"a length must be 1 to {MAX_TOKENS:,} tokens, got {clip(text)}")
-    return int(length)
 
 
 # ---- JSON -----------------------------------------------------------------------------------------
@@ -288,7 +260,7 @@ def _take_json(taken: Taken, values: Iterable[tuple[int, Any]], unit: str) -> No
         if not taken.room():
             return
         if not taken.prompt and arrival is None and isinstance(value, dict):
-            _note_times(taken, (name for name, given in value.items() if given is not None))
+            taken.notes += fields.unread_times(name for name, given in value.items() if given is not None)
         taken.prompt.append(prompt)
         taken.output.append(output)
         if arrival is not None:
@@ -303,38 +275,12 @@ def _request(row: Any) -> tuple[int, int, int | None, list[int] | None]:
     if isinstance(row, ValueError):
         raise row
     if isinstance(row, list) and len(row) == 2:
-        return _whole(row[0]), _whole(row[1]), None, None
+        return fields.whole(row[0]), fields.whole(row[1]), None, None
     named = row if isinstance(row, dict) else {}
-    keys = [next((name for name in names if name in named), "") for names in (_PROMPT, _OUTPUT)]
-    if not all(keys):
+    prompt_name, output_name = fields.found(fields.PROMPT, named), fields.found(fields.OUTPUT, named)
+    if not (prompt_name and output_name):
         if "conversations" in named:
             raise ValueError("holds conversations, not lengths: count their tokens first")
         raise ValueError(f"an object with input_length and output_length is needed, got {clip(row)}")
-    prompt, output = (_whole(row[key]) for key in keys)
-    ids = row.get("hash_ids")
-    return prompt, output, _arrival(row), _hashes(ids, prompt) if isinstance(ids, list) else None
-
-
-def _arrival(row: dict[str, Any]) -> int | None:
-    """Nanoseconds, None for a row without a time."""
-    if row.get("timestamp") is not None:
-        return trace_times.of_json(row["timestamp"])
-    name = next((name for name in _ARRIVAL if row.get(name) is not None), None)
-    return None if name is None else int(trace_times.of_column([str(row[name])], _ARRIVAL[name])[0])
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"a length must be a whole number of tokens, got {clip(value)}")
-    return _length(str(value))
-
-
-def _hashes(ids: list[Any], prompt: int) -> list[int]:
-    if not all(type(id) is int and 0 <= id < _HASHES for id in ids):
-        raise ValueError(f"hash_ids must be whole numbers from 0 to 2**30 - 1, got {clip(ids)}")
-    if len(ids) != -(-prompt // TOKENS_PER_HASH):
-        raise ValueError(
-            f"a prompt of {prompt:,} tokens has {-(-prompt // TOKENS_PER_HASH)} hash ids, one for each "
-            f"{TOKENS_PER_HASH} tokens; got {len(ids)}"
-        )
-    return ids
+    prompt, output, ids = fields.whole(row[prompt_name]), fields.whole(row[output_name]), row.get("hash_ids")
+    return prompt, output, fields.arrival(row), fields.hashes(ids, prompt) if isinstance(ids, list) else None
