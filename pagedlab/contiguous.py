@@ -61,7 +61,7 @@ class ContiguousManager:
         self._pieces: dict[SeqId, _Piece] = {}
         self._num_tokens: dict[SeqId, int] = {}
         self._events = EventLog(self.num_slots, 1)
-        self._log = self._events.append if record else None
+        self._record = record
 
     @property
     def events(self) -> EventLog:
@@ -104,8 +104,8 @@ class ContiguousManager:
         self._pieces[seq_id] = _Piece(start, size, final)
         self._num_tokens[seq_id] = tokens
         slots = range(start, start + size)
-        if self._log:
-            self._log(Allocate(seq_id, tokens, slots))
+        if self._record:
+            self._events.append(Allocate(seq_id, tokens, slots))
         return slots
 
     def append(self, seq_id: SeqId, tokens: int = 1) -> None:
@@ -130,16 +130,16 @@ class ContiguousManager:
                 f"{piece.final} it was to store in the end"
             )
         self._num_tokens[seq_id] = stored + tokens
-        if self._log:
-            self._log(Append(seq_id, tokens, ()))
+        if self._record:
+            self._events.append(Append(seq_id, tokens, ()))
 
     def free(self, seq_id: SeqId) -> None:
         """Let the sequence and its piece go."""
         piece = self._get(seq_id)
         self._memory.give(piece.start, piece.size)
         del self._pieces[seq_id], self._num_tokens[seq_id]
-        if self._log:
-            self._log(Free(seq_id, range(piece.start, piece.start + piece.size)))
+        if self._record:
+            self._events.append(Free(seq_id, range(piece.start, piece.start + piece.size)))
 
     def free_in_holes_below(self, size: int) -> int:
         """Free slots in holes too small for a piece of `size` slots."""

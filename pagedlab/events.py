@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import overload
+from typing import Any, overload
 
 from pagedlab.changes import Allocate as Allocate
 from pagedlab.changes import Append as Append
@@ -55,6 +55,10 @@ class EventLog(Sequence[Event]):
         self.entries: list[Event] = []
         self._step_ends: list[int] = []
         self.append = self.entries.append  # bound once: writers call it for every token
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy writes to its own entries."""
+        self.__dict__.update(state, append=state["entries"].append)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +18,9 @@ from pagedlab import (
     SwappedSequence,
     UnknownSequence,
 )
+from pagedlab.contiguous import ContiguousManager
 from pagedlab.events import Allocate, Append, CopyOnWrite, Fork, Free, Preempt
+from pagedlab.extents import FirstFit
 
 
 def _used() -> LeastRecentlyFreed:
@@ -81,6 +86,15 @@ def test_a_manager_that_does_not_record_works_the_same():
     m.allocate("A", 5)
     m.append("A", 4)
     assert m.table("A") == (0, 1, 2) and len(m.events) == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_lives_on_its_own(copied):
+    for m in (BlockManager(8, 4), ContiguousManager(8, FirstFit)):
+        m.allocate("A", *[2] if isinstance(m, BlockManager) else [2, 4])
+        other = copied(m)
+        other.append("A")
+        assert (len(m.events), len(other.events)) == (1, 2) and other.events[1] == Append("A", 1, ())
 
 
 def test_a_count_ids_and_an_array_of_ids_are_the_same_number_of_tokens():
