@@ -87,31 +87,50 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 # CPython 3.12.1 and 3.13.0 crash on their own when the allocation behind a generator expression fails.
-@pytest.mark.skipif(
+survives = pytest.mark.skipif(
     set_nomemory is None or sys.version_info >= (3, 12),
     reason="this Python does not survive an allocation that fails, or has no module to make one fail",
 )
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("call", CALLS)
-def test_whichever_allocation_of_memory_fails_nothing_has_changed(call, options):
-    CALLS[call](_busy(**OPTIONS[options]))  # once, so that what Python prepares at a first call is there
-    failures = 0
+
+
+def _fail_at_each_allocation(make: Callable[[], BlockManager], call: Callable[[BlockManager], object]) -> Any:
+    """The state before the call and after it, once it has been seen to change nothing where it fails."""
+    call(make())  # once, so that what Python prepares at a first call is there
     for n in range(1, 2000):
-        m = _busy(**OPTIONS[options])
+        m = make()
         before = _state(m)
         failed = False
         set_nomemory(n, n + 1)
         try:
-            CALLS[call](m)
+            call(m)
         except MemoryError:
             failed = True
         finally:
             remove_mem_hooks()
         if not failed:
-            break
-        failures += 1
+            return before, _state(m)
         assert _state(m) == before, f"allocation {n} failed"
-    assert failures < 1999 and _state(m) != before
+    raise AssertionError("the call never came through")
+
+
+@survives
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("call", CALLS)
+def test_whichever_allocation_of_memory_fails_nothing_has_changed(call, options):
+    before, after = _fail_at_each_allocation(lambda: _busy(**OPTIONS[options]), CALLS[call])
+    assert after != before
+
+
+@survives
+def test_whichever_allocation_fails_while_the_cache_is_reset_nothing_has_changed():
+    def idle() -> BlockManager:
+        m = _busy(prefix_caching=True)
+        for seq in m.sequences:
+            m.free(seq)
+        return m
+
+    before, after = _fail_at_each_allocation(idle, BlockManager.reset_cache)
+    assert any(before[2][1]) and not any(after[2][1])
 
 
 class Tripping:
