@@ -4,19 +4,21 @@ export const STOPPED = "Not finished: the kernel that computed this has stopped.
 
 /**
  * Call `then` when it is not any more: restarted, crashed, shut down. JupyterLab tells widgets of a restart that
- * somebody asked for; of a crash only the kernel itself tells.
+ * somebody asked for; of a crash only the kernel's status tells, and of a shutdown only that it is let go.
  * @param {any} model
  * @param {() => void} then
  * @returns {() => void}  stop watching
  */
 export function whenGone(model, then) {
-  const status = model.widget_manager?.kernel?.statusChanged;
+  const kernel = model.widget_manager?.kernel, status = kernel?.statusChanged;
   /** @param {unknown} _ @param {string} now */
   const watch = (_, now) => { if (["restarting", "autorestarting", "dead"].includes(now)) then(); };
   status?.connect(watch);
+  kernel?.disposed?.connect(then);
   model.on("comm_live_update", then);
   return () => {
     status?.disconnect(watch);
+    kernel?.disposed?.disconnect(then);
     model.off("comm_live_update", then);
   };
 }
