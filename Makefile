@@ -80,7 +80,7 @@ test-python: $(DEV)
 
 test-lessons: $(DEV)
 	@echo "== lessons, cell by cell"
-	PYTHONPATH=tests $(PY) -m pytest -p lesson_costs --nbval-lax --nbval-current-env --nbval-cell-timeout=300 lessons
+	PYTHONPATH=tests $(PY) -m pytest -p lesson_costs --nbval-lax --nbval-current-env --nbval-cell-timeout=120 lessons
 
 test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
