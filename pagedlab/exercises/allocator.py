@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Any
 
 from pagedlab.exercises import scripts
 from pagedlab.exercises.report import Arguments, Check, Exercise, Misconception
 from pagedlab.exercises.solutions.allocator import Allocator
+
+_wrong = partial(scripts.wrong, Allocator)
 
 
 def _alone(rng: random.Random) -> Arguments:
@@ -45,31 +46,6 @@ def _names(rng: random.Random) -> Arguments:
 def _life(rng: random.Random) -> Arguments:
     verbs = ("allocate", "append", "append", "append", "free")
     return rng.randint(8, 20), rng.randint(1, 5), scripts.life(rng, verbs, 60, 16)
-
-
-class _OneTooMany(Allocator):
-    def blocks_for(self, tokens: int) -> int:
-        return tokens // self.block_size + 1
-
-
-class _RoundedDown(Allocator):
-    def blocks_for(self, tokens: int) -> int:
-        return tokens // self.block_size
-
-
-class _BlockPerToken(Allocator):
-    def blocks_for(self, tokens: int) -> int:
-        return tokens
-
-
-class _OneBlock(Allocator):
-    def blocks_for(self, tokens: int) -> int:
-        return 1
-
-
-class _Keeps(Allocator):
-    def give_back(self, blocks: list[int]) -> None:
-        pass
 
 
 class _NeverGrows(Allocator):
@@ -115,20 +91,10 @@ class _ListsWhatItRefused(Allocator):
             raise
 
 
-class _RaisesWhatPopRaises(Allocator):
-    def take(self, count: int) -> list[int]:
-        return [self.free_blocks.pop() for _ in range(count)]
-
-
 class _FreesAnyone(Allocator):
     def free(self, seq: str) -> None:
         if seq in self.tables:
             super().free(seq)
-
-
-class _FreesAndKeeps(Allocator):
-    def free(self, seq: str) -> None:
-        self.give_back(self.tables[seq])
 
 
 class _FreesAndKeepsTheName(Allocator):
@@ -137,20 +103,10 @@ class _FreesAndKeepsTheName(Allocator):
         self.tables[seq] = []
 
 
-class _HasATableForAnyone(Allocator):
-    def table(self, seq: str) -> list[int]:
-        return self.tables.get(seq, [])
-
-
 class _Overwrites(Allocator):
     def allocate(self, seq: str, tokens: int) -> list[int]:
         self.tables.pop(seq, None)
         return super().allocate(seq, tokens)
-
-
-class _Counts(Allocator):
-    def allocate(self, seq: str, tokens: int) -> Any:
-        return len(super().allocate(seq, tokens))
 
 
 EXERCISE = Exercise(
@@ -173,11 +129,26 @@ EXERCISE = Exercise(
     ),
     reference=Allocator,
     misconceptions=(
-        Misconception("tokens // block_size + 1 is one block too many where they fit exactly", _OneTooMany),
-        Misconception("round up: the tokens after the last whole block need a block too", _RoundedDown),
-        Misconception("a block holds block_size tokens; that is one block for each token", _BlockPerToken),
-        Misconception("one block for all its tokens is not enough: divide by what a block holds", _OneBlock),
-        Misconception("free gives the blocks back to the pool, so that others can have them", _Keeps),
+        Misconception(
+            "tokens // block_size + 1 is one block too many where they fit exactly",
+            _wrong(blocks_for=lambda self, tokens: tokens // self.block_size + 1),
+        ),
+        Misconception(
+            "round up: the tokens after the last whole block need a block too",
+            _wrong(blocks_for=lambda self, tokens: tokens // self.block_size),
+        ),
+        Misconception(
+            "a block holds block_size tokens; that is one block for each token",
+            _wrong(blocks_for=lambda self, tokens: tokens),
+        ),
+        Misconception(
+            "one block for all its tokens is not enough: divide by what a block holds",
+            _wrong(blocks_for=lambda self, tokens: 1),
+        ),
+        Misconception(
+            "free gives the blocks back to the pool, so that others can have them",
+            _wrong(give_back=lambda self, blocks: None),
+        ),
         Misconception("append takes a block when the last one is full", _NeverGrows),
         Misconception("append takes a block only when the last one is full, not each time", _AlwaysGrows),
         Misconception(
@@ -196,15 +167,27 @@ EXERCISE = Exercise(
             "a sequence that was refused is not there: keep its name only when it has its blocks",
             _ListsWhatItRefused,
         ),
-        Misconception("a pool without enough blocks raises MemoryError", _RaisesWhatPopRaises),
+        Misconception(
+            "a pool without enough blocks raises MemoryError",
+            _wrong(take=lambda self, count: [self.free_blocks.pop() for _ in range(count)]),
+        ),
         Misconception("freeing a sequence that is not there raises KeyError", _FreesAnyone),
-        Misconception("free forgets the table: blocks given back twice get two owners", _FreesAndKeeps),
+        Misconception(
+            "free forgets the table: blocks given back twice get two owners",
+            _wrong(free=lambda self, seq: self.give_back(self.tables[seq])),
+        ),
         Misconception("free forgets the name too: an empty table is still a sequence", _FreesAndKeepsTheName),
-        Misconception("the table of a sequence that is not there is a KeyError, not []", _HasATableForAnyone),
+        Misconception(
+            "the table of a sequence that is not there is a KeyError, not []",
+            _wrong(table=lambda self, seq: self.tables.get(seq, [])),
+        ),
         Misconception(
             "a second allocate of one sequence raises ValueError; its old blocks would be lost", _Overwrites
         ),
-        Misconception("allocate returns the list of blocks, not how many", _Counts),
+        Misconception(
+            "allocate returns the list of blocks, not how many",
+            _wrong(allocate=lambda self, seq, tokens: len(Allocator.allocate(self, seq, tokens))),
+        ),
     ),
     drive=scripts.drive,
     view=partial(scripts.view, copies=False),

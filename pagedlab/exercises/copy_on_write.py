@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 from pagedlab.exercises import scripts
 from pagedlab.exercises.report import Arguments, Check, Exercise, Misconception
 from pagedlab.exercises.solutions.copy_on_write import CopyOnWrite
+
+_wrong = partial(scripts.wrong, CopyOnWrite)
 
 
 def _forked(rng: random.Random, part: int, calls: list[scripts.Call]) -> Arguments:
@@ -52,16 +55,6 @@ def _life(rng: random.Random) -> Arguments:
     return rng.randint(10, 24), rng.randint(2, 5), scripts.life(rng, verbs, 60, 12)
 
 
-class _NeverCopies(CopyOnWrite):
-    def must_copy(self, seq: str) -> bool:
-        return False
-
-
-class _AlwaysCopies(CopyOnWrite):
-    def must_copy(self, seq: str) -> bool:
-        return self.lengths[seq] % self.block_size != 0
-
-
 class _CopiesFullBlocks(CopyOnWrite):
     def append(self, seq: str) -> Any:
         table = self.tables[seq]
@@ -84,11 +77,6 @@ class _CopiesTheTable(CopyOnWrite):
         self.give_back(old)
         self.lengths[seq] += 1
         return list(zip(old, self.tables[seq], strict=True))
-
-
-class _SwapsThePair(CopyOnWrite):
-    def append(self, seq: str) -> Any:
-        return [(dst, src) for src, dst in super().append(seq)]
 
 
 class _MovesTheOthers(CopyOnWrite):
@@ -140,11 +128,6 @@ class _SharesTheList(CopyOnWrite):
         self.tables[child] = self.tables[parent]
 
 
-class _ReturnsNothing(CopyOnWrite):
-    def append(self, seq: str) -> Any:
-        return super().append(seq) or None
-
-
 EXERCISE = Exercise(
     name="copy-on-write",
     hints=(
@@ -165,14 +148,23 @@ EXERCISE = Exercise(
     ),
     reference=CopyOnWrite,
     misconceptions=(
-        Misconception("the writer wrote into a block that another sequence holds too", _NeverCopies),
-        Misconception("a block with a single holder is written in place, without a copy", _AlwaysCopies),
+        Misconception(
+            "the writer wrote into a block that another sequence holds too",
+            _wrong(must_copy=lambda self, seq: False),
+        ),
+        Misconception(
+            "a block with a single holder is written in place, without a copy",
+            _wrong(must_copy=lambda self, seq: self.lengths[seq] % self.block_size != 0),
+        ),
         Misconception(
             "a full block is never written again, so it stays shared: only a part-filled one is copied",
             _CopiesFullBlocks,
         ),
         Misconception("only the last block is written, so only that one is copied", _CopiesTheTable),
-        Misconception("a copy is (from, to): the shared block first, the new one second", _SwapsThePair),
+        Misconception(
+            "a copy is (from, to): the shared block first, the new one second",
+            _wrong(append=lambda self, seq: [(dst, src) for src, dst in CopyOnWrite.append(self, seq)]),
+        ),
         Misconception("the writer moves to the new block; the others keep theirs", _MovesTheOthers),
         Misconception("a fork copies no block: parent and child hold the same ones", _CopiesAtTheFork),
         Misconception(
@@ -191,7 +183,10 @@ EXERCISE = Exercise(
             "append counted the token before it had a slot: after MemoryError nothing may have changed",
             _CountsWhatItRefused,
         ),
-        Misconception("append returns [] when nothing is copied, not None", _ReturnsNothing),
+        Misconception(
+            "append returns [] when nothing is copied, not None",
+            _wrong(append=lambda self, seq: CopyOnWrite.append(self, seq) or None),
+        ),
     ),
     drive=scripts.drive,
     view=scripts.view,

@@ -12,7 +12,7 @@ that was another one before the call, and two that are the same have one number.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pagedlab.exercises.plain import brief, plain
@@ -137,18 +137,16 @@ def alike(expected: Any, got: Any, predicted: Any) -> bool:
     return isinstance(got, list) and first_wrong(expected, got) == first_wrong(expected, predicted)
 
 
+def wrong(sound: type[Allocator], **methods: Callable[..., Any]) -> type[Allocator]:
+    """The class with some methods done wrong."""
+    return type(sound.__name__, (sound,), methods)
+
+
 def orders(mistaken: type[Allocator]) -> tuple[type[Allocator], ...]:
     """The same mistake by managers that hand out the oldest free block, and the one of the lowest number."""
 
-    class Oldest(mistaken):  # type: ignore[misc, valid-type]
-        def pick(self) -> int:
-            return 0
-
-    class Lowest(mistaken):  # type: ignore[misc, valid-type]
-        def pick(self) -> int:
-            return self.free_blocks.index(min(self.free_blocks))
-
-    return Oldest, Lowest
+    lowest = wrong(mistaken, pick=lambda self: self.free_blocks.index(min(self.free_blocks)))
+    return wrong(mistaken, pick=lambda self: 0), lowest
 
 
 def valid(num_blocks: int, block_size: int, calls: Sequence[Call]) -> bool:

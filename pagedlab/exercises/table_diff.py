@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pagedlab.exercises.plain import brief
@@ -63,37 +63,30 @@ def _remark(answers: Sequence[Any]) -> str:
     )
 
 
-def _tables(rng: random.Random, names: Sequence[str], longest: int = 5) -> Tables:
-    return {name: [rng.randint(0, 300) for _ in range(rng.randint(1, longest))] for name in names}
+def _tables(rng: random.Random, names: Sequence[str]) -> Tables:
+    return {name: [rng.randint(0, 300) for _ in range(rng.randint(1, 5))] for name in names}
 
 
-def _step(rng: random.Random, change: str) -> Step:
-    old = _tables(rng, ["a", "b", "c"])
-    new = {name: list(table) for name, table in old.items()}
-    name = rng.choice("abc")
-    if change == "grow":
-        new[name] += [rng.randint(301, 400) for _ in range(rng.randint(1, 3))]
-    elif change == "come":
-        new["d"] = [rng.randint(0, 300)]
-    elif change == "go":
-        del new[name]
-    elif change == "shrink":
-        old[name] = [*old[name], 5]
-    else:
-        old[name] = [*old[name], 8, 9]
-        new[name] = [*old[name][:-2], 901, 9]
-    return [old, new]
+# What becomes of one table among others: before and after, None where it is not there.
+_CHANGES: dict[str, Callable[[random.Random, list[int]], tuple[list[int] | None, list[int] | None]]] = {
+    "a sequence grows": lambda rng, table: (table, table + rng.sample(range(301, 401), rng.randint(1, 3))),
+    "a sequence comes": lambda rng, table: (None, table),
+    "a sequence goes": lambda rng, table: (table, None),
+    "a sequence shrinks": lambda rng, table: ([*table, 5], table),
+    "a block in the middle of a table changes": lambda rng, table: ([*table, 8, 9], [*table, 901, 9]),
+}
 
 
-def _steps(change: str) -> Check:
-    about = {
-        "grow": "a sequence grows",
-        "come": "a sequence comes",
-        "go": "a sequence goes",
-        "shrink": "a sequence shrinks",
-        "change": "a block in the middle of a table changes",
-    }
-    return Check(about[change], lambda rng: ([_step(rng, change) for _ in range(2)],))
+def _steps(about: str) -> Check:
+    def draw(rng: random.Random) -> Arguments:
+        steps = []
+        for _ in range(2):
+            tables, name = _tables(rng, "abcd"), rng.choice("abcd")
+            pair = _CHANGES[about](rng, tables.pop(name))
+            steps.append([tables if table is None else {**tables, name: table} for table in pair])
+        return (steps,)
+
+    return Check(about, draw)
 
 
 def _strange(rng: random.Random) -> Arguments:
@@ -123,23 +116,28 @@ def _valid(steps: Any) -> bool:
 
 
 class _Plain(TableDiff):
-    """Sends `changes(old, new)`; each mistake is another idea of what these are."""
+    """Sends the names that are gone, and tables whole."""
 
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {"gone": [name for name in old if name not in new], "tables": new}
+    def sent(self, new: Tables, old: Tables) -> Tables:
+        return new
 
     def encode(self, old: Tables, new: Tables) -> bytes:
-        return json.dumps(self.changes(old, new)).encode()
+        gone = [name for name in old if name not in new]
+        return json.dumps({"gone": gone, "tables": self.sent(new, old)}).encode()
 
     def decode(self, old: Tables, message: bytes) -> Tables:
         sent = json.loads(message)
-        kept = {name: table for name, table in old.items() if name not in sent.get("gone", ())}
-        return {**kept, **sent["tables"]}
+        return {**{name: table for name, table in old.items() if name not in sent["gone"]}, **sent["tables"]}
+
+
+def _sends(sent: Callable[[Tables, Tables], Tables]) -> type[_Plain]:
+    """The same with another idea of what to send of `new, old`."""
+    return type("_Sends", (_Plain,), {"sent": lambda self, *tables: sent(*tables)})
 
 
 class _KeepsTheGone(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {"tables": new}
+    def decode(self, old: Tables, message: bytes) -> Tables:
+        return {**old, **json.loads(message)["tables"]}
 
 
 class _OnlyGrowth(TableDiff):
@@ -157,36 +155,6 @@ class _OnlyWhatIsPastTheEnd(_OnlyGrowth):
         return json.dumps({"gone": [name for name in old if name not in new], "changed": rest}).encode()
 
 
-class _OnlyLonger(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        longer = {name: table for name, table in new.items() if len(table) > len(old.get(name, ()))}
-        return {**super().changes(old, new), "tables": longer}
-
-
-class _OnlyOtherLengths(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        other = {n: t for n, t in new.items() if n not in old or len(t) != len(old[n])}
-        return {**super().changes(old, new), "tables": other}
-
-
-class _OnlyTheLast(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        last = {
-            n: t for n, t in new.items() if n not in old or (len(t), t[-1:]) != (len(old[n]), old[n][-1:])
-        }
-        return {**super().changes(old, new), "tables": last}
-
-
-class _NoNewcomers(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {**super().changes(old, new), "tables": {name: t for name, t in new.items() if name in old}}
-
-
-class _ForgetsEmpty(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {**super().changes(old, new), "tables": {name: table for name, table in new.items() if table}}
-
-
 class _OnlyChanges(TableDiff):
     def decode(self, old: Tables, message: bytes) -> Tables:
         new, sent = super().decode(old, message), json.loads(message)
@@ -196,16 +164,6 @@ class _OnlyChanges(TableDiff):
 class _Text(_Plain):
     def encode(self, old: Tables, new: Tables) -> Any:
         return super().encode(old, new).decode()
-
-
-class _OneByteAnId(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {**super().changes(old, new), "tables": {n: list(bytes(t)) for n, t in new.items()}}
-
-
-class _TwoBytesAnId(_Plain):
-    def changes(self, old: Tables, new: Tables) -> Any:
-        return {**super().changes(old, new), "tables": {n: [i % 65_536 for i in t] for n, t in new.items()}}
 
 
 class _Remembers(_Plain):
@@ -235,7 +193,7 @@ EXERCISE = Exercise(
         "of the common beginning. Decode: copy old without the gone ones, then table[:kept] + rest.",
     ),
     checks=(
-        *map(_steps, ("grow", "come", "go", "shrink", "change")),
+        *map(_steps, _CHANGES),
         Check("strange names and empty tables", _strange),
         Check("one block more in large tables", _large),
         Check("a long life", _life),
@@ -248,15 +206,42 @@ EXERCISE = Exercise(
             _OnlyGrowth,
             (_OnlyWhatIsPastTheEnd,),
         ),
-        Misconception("a table may get shorter, or change at its length, too", _OnlyLonger),
-        Misconception("a table of the same length may hold other blocks", _OnlyOtherLengths),
-        Misconception("a change may be anywhere in a table, not just in its last block", _OnlyTheLast),
-        Misconception("sequences that come are not in the old tables; send them whole", _NoNewcomers),
-        Misconception("a sequence without blocks is still a sequence", _ForgetsEmpty),
+        Misconception(
+            "a table may get shorter, or change at its length, too",
+            _sends(lambda new, old: {n: t for n, t in new.items() if len(t) > len(old.get(n, ()))}),
+        ),
+        Misconception(
+            "a table of the same length may hold other blocks",
+            _sends(lambda new, old: {n: t for n, t in new.items() if n not in old or len(t) != len(old[n])}),
+        ),
+        Misconception(
+            "a change may be anywhere in a table, not just in its last block",
+            _sends(
+                lambda new, old: {
+                    n: t
+                    for n, t in new.items()
+                    if n not in old or (len(t), t[-1:]) != (len(old[n]), old[n][-1:])
+                }
+            ),
+        ),
+        Misconception(
+            "sequences that come are not in the old tables; send them whole",
+            _sends(lambda new, old: {n: t for n, t in new.items() if n in old}),
+        ),
+        Misconception(
+            "a sequence without blocks is still a sequence",
+            _sends(lambda new, old: {n: t for n, t in new.items() if t}),
+        ),
         Misconception("decode returns all tables, those that did not change among them", _OnlyChanges),
         Misconception("a message is bytes; text has .encode()", _Text),
-        Misconception("ids go beyond 255: one byte is not enough", _OneByteAnId),
-        Misconception("ids go beyond 65,535: two bytes are not enough", _TwoBytesAnId),
+        Misconception(
+            "ids go beyond 255: one byte is not enough",
+            _sends(lambda new, old: {n: list(bytes(t)) for n, t in new.items()}),
+        ),
+        Misconception(
+            "ids go beyond 65,535: two bytes are not enough",
+            _sends(lambda new, old: {n: [i % 65_536 for i in t] for n, t in new.items()}),
+        ),
         Misconception(
             "another instance decodes, with the old tables that it is given: it remembers nothing",
             _Remembers,
