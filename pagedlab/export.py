@@ -182,7 +182,11 @@ def _run(notebook: Path, timeout: float) -> Any:
         for beside in notebook.parent.glob("*.csv"):
             shutil.copy(beside, folder)
         client = nbclient.NotebookClient(
-            content, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}}
+            content,
+            timeout=timeout,
+            kernel_name="python3",
+            extra_arguments=["--log-level=ERROR"],  # no word about how it talks to us
+            resources={"metadata": {"path": folder}},
         )
         try:
             client.execute()

@@ -129,13 +129,15 @@ def test_a_lesson_is_found_by_how_its_name_begins() -> None:
             export.find(wrong)
 
 
-def test_the_command_writes_a_file_or_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_writes_a_file_or_says_why_not(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     notebook = write(tmp_path / "n.ipynb", "# N", "print(1)")
     assert main(["export", str(notebook), "-o", str(tmp_path / "n.html"), "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
+    out, err = capfd.readouterr()
+    assert err == "", "nothing of the kernel's own"
+    record = json.loads(out)
     assert record["bytes"] == (tmp_path / "n.html").stat().st_size
     (tmp_path / "no.ipynb").write_text("{")
     (tmp_path / "odd.ipynb").write_text('{"cells": 3}')
     for lesson in (tmp_path / "no.ipynb", tmp_path / "odd.ipynb", tmp_path / "missing.ipynb"):
         assert main(["export", str(lesson)]) == 2
-        assert "pagedlab export: " in capsys.readouterr().err
+        assert "pagedlab export: " in capfd.readouterr().err
