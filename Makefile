@@ -12,6 +12,8 @@
 
 PYTHON ?= python3
 JOBS ?= auto
+# What each stage's tests were longest about.
+SLOWEST := --durations=5
 VENV := .venv
 LATEST := $(VENV)/latest
 RELEASE := $(VENV)/release
@@ -76,15 +78,15 @@ lint-types: $(DEV) $(NODE)
 # A stage that collects no test ends with pytest's exit code 5, and so does make.
 test-python: $(DEV)
 	@echo "== library, kernels, widgets: tests and doctests"
-	$(PY) -m pytest -m "not browser" -n $(JOBS) --dist loadfile
+	$(PY) -m pytest -m "not browser" -n $(JOBS) --dist loadfile $(SLOWEST)
 
 test-lessons: $(DEV)
 	@echo "== lessons, cell by cell"
-	PYTHONPATH=tests $(PY) -m pytest -p lesson_costs --nbval-lax --nbval-current-env --nbval-cell-timeout=120 lessons
+	PYTHONPATH=tests $(PY) -m pytest -p lesson_costs --nbval-lax --nbval-current-env --nbval-cell-timeout=120 $(SLOWEST) lessons
 
 test-browser: $(DEV) $(NODE)
 	@echo "== lessons in a browser"
-	$(PY) -m pytest -m "browser and not release" tests
+	$(PY) -m pytest -m "browser and not release" $(SLOWEST) tests
 
 # Not part of `make test`: what was released since constraints.txt was written may fail it, and that is the news.
 test-latest:
