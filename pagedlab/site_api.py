@@ -49,28 +49,39 @@ def read() -> Api:
     'pagedlab.html#BlockManager.free'
     """
     api = Api()
-    rows = "".join(f'<li><a href="{name}.html">{name}</a></li>' for name in PACKAGES)
-    api.bodies["api"] = f"<h1>The library</h1><ul>{rows}</ul>"
-    for package in PACKAGES:
-        _add(api, import_module(package))
+    modules = {name: import_module(name) for name in PACKAGES}
+    rows = (
+        f'<dt><a href="{name}.html">{name}</a></dt><dd>{escape(_first(module.__doc__ or ""))}</dd>'
+        for name, module in modules.items()
+    )
+    api.bodies["api"] = f"<h1>The library</h1><dl>{''.join(rows)}</dl>"
+    for module in modules.values():
+        _add(api, module)
     return api
 
 
 def _add(api: Api, module: ModuleType) -> None:
     page = module.__name__
-    parts = [f"<h1>{page}</h1>", _prose(module.__doc__ or "")]
-    for name in sorted(_public(module), key=str.lower):
-        thing = getattr(module, name)
-        if inspect.ismodule(thing) or name.startswith("__"):
-            continue  # a package has a page of its own
+    # A package has a page of its own.
+    things = {name: getattr(module, name) for name in sorted(_public(module), key=str.lower)}
+    things = {
+        name: each for name, each in things.items() if not (inspect.ismodule(each) or name.startswith("__"))
+    }
+    names = " ".join(f'<a href="#{name}">{name}</a>' for name in things)
+    parts = [f"<h1>{page}</h1>", _prose(module.__doc__ or ""), f'<p class="names">{names}</p>']
+    for name, thing in things.items():
         for path, each in [(name, thing), *_members(name, thing)]:
             text = inspect.getdoc(each) or "" if _is_code(each) else ""
             level = 3 if "." in path else 2
             parts.append(f'<h{level} id="{path}"><code>{escape(_head(path, each))}</code>{_link(api, each)}')
             parts.append(f"</h{level}>{_prose(text)}")
-            first = " ".join(text.partition("\n\n")[0].replace("`", "").split())
-            api.found.setdefault((path, first), f"{page}.html#{path}")
+            api.found.setdefault((path, _first(text)), f"{page}.html#{path}")
     api.bodies[page] = f'<div class="api">{"".join(parts)}</div>'
+
+
+def _first(text: str) -> str:
+    """A docstring's first paragraph, in one line."""
+    return " ".join(text.partition("\n\n")[0].replace("`", "").split())
 
 
 def _public(module: ModuleType) -> list[str]:
