@@ -107,6 +107,8 @@ def test_what_a_search_finds_is_text_and_what_it_does_not_find_it_says(page: Pag
     search.fill("zebra onerr")
     found = page.get_by_role("search").get_by_role("link")
     expect(found).to_contain_text(f"A zebra is {HOSTILE}")
+    search.fill("zebra onerr crossing")
+    expect(page.get_by_role("search").get_by_role("status")).to_have_text("1 found with 2 of 3 words")
     search.fill("[zebra(")
     expect(page.get_by_role("search").get_by_role("status")).to_have_text("nothing found")
     expect(found).to_have_count(0)

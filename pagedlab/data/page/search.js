@@ -10,14 +10,17 @@ function has(text, word) {
   return at < 0 ? 0 : at && /[\p{L}\p{N}]/u.test(text[at - 1]) ? 1 : 2;
 }
 
-/** The entries that have every word, those with the words in their titles, and side by side, first. @param {Entry[]} index @param {string[]} words */
+/** The entries that have every word, or else as many as any has, and how many that is; those with the words in their titles, and side by side, first. @param {Entry[]} index @param {string[]} words */
 export function find(index, words) {
   const phrase = words.join(" ");
-  return index.map((entry) => {
+  const rated = index.map((entry) => {
     const [, title, text] = entry, exact = title.toLowerCase() === phrase ? 9 : 0;
     const worth = words.map((word) => 3 * has(title, word) || has(text, word));
-    return { entry, worth: worth.includes(0) ? 0 : exact + has(text, phrase) + worth.reduce((a, b) => a + b, 0) };
-  }).filter(({ worth }) => worth).sort((a, b) => b.worth - a.worth).map(({ entry }) => entry);
+    return { entry, here: worth.filter(Boolean).length, worth: exact + has(text, phrase) + worth.reduce((a, b) => a + b, 0) };
+  });
+  const most = Math.max(0, ...rated.map(({ here }) => here));
+  const best = rated.filter(({ here }) => here && here === most).sort((a, b) => b.worth - a.worth);
+  return { found: best.map(({ entry }) => entry), most };
 }
 
 /** A text with the words marked. @param {string} text @param {string[]} words */
@@ -48,9 +51,10 @@ const read = () => index ??= import(new URL(form.dataset.index ?? "", location.h
 
 async function show() {
   const asked = input.value, words = asked.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = words.length ? find(await read(), words) : [];
+  const { found, most } = find(words.length ? await read() : [], words);
   if (input.value !== asked) return;
-  status.textContent = words.length ? `${found.length || "nothing"} found` : "";
+  const some = most && most < words.length ? ` with ${most} of ${words.length} words` : "";
+  status.textContent = words.length ? `${found.length || "nothing"} found${some}` : "";
   list.replaceChildren(...found.slice(0, MOST).map(([kind, title, text, address]) => {
     const item = document.createElement("li"), link = document.createElement("a"), small = document.createElement("small");
     link.href = address;
