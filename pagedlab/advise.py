@@ -21,6 +21,7 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
     ("--backend", "engine", str, "engine: vllm, sglang or tensorrt-llm"),
     ("--kv-dtype", "dtype", str, "dtype of K and V"),
     ("--block-size", "block_size", int, "a block size of yours to be judged too"),
+    ("--gpu-gb", "gpu_gb", float, "memory of one GPU as its driver reports it, 1e9 bytes"),
     ("--weight-gb", "weight_gb", float, "weights of the whole model, 1e9 bytes"),
     ("--activation-gb", "activation_gb", float, "what a step needs on each rank, 1e9 bytes"),
     ("--max-running", "max_running", int, "requests at once at most"),

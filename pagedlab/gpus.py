@@ -32,6 +32,10 @@ class Gpu:
         return {"R": "published", "C": "computed"}[self.label]
 
 
+DRIVERS = (
+    "drivers report some 7 % more than is sold: 81,559 MiB of an H100 (vLLM issue 55169), 24,564 MiB of an "
+    "RTX 4090 (7553)"
+)
 _VENDOR = "a cloud vendor's comparison page; the maker's own sheet was not read"
 _DRIVER = "what the driver reports: MLPerf system file; pytorch/ao 4002"
 _CLOCK = "bus width and clock of a specification page, multiplied"

@@ -14,6 +14,7 @@ from pagedlab.advice.block_cost import (
     SIZES,
     BlockCost,
     Demand,
+    behind,
     best,
     block_costs,
     running,
@@ -77,7 +78,7 @@ def advise(
     others = findings.other_policies(workload, pool, setting)
     flags, title = tuple(_flags(setting, chosen, demand, share)), setting.engine.title
     found = [
-        decision(costs, chosen, setting, flags, others),
+        decision(costs, chosen, demand, setting, flags, others),
         *why(demand, endless.hits, setting, costs, chosen, preemptions),
         *findings.trace(workload, refused, pool.slots),
         findings.block_size(costs, chosen, demand, setting),
@@ -194,8 +195,7 @@ def _changes(workload: Workload, demand: Demand, setting: Setting, chosen: Block
             other_demand = in_pool(workload, other_demand, other_setting)
         costs = block_costs(other_demand, other_setting)
         least = advised(costs, other_setting)
-        kept = next(cost for cost in costs if cost.block_size == chosen.block_size)
-        yield Change(input, becomes, least.block_size, kept.total_us / best(costs).total_us - 1)
+        yield Change(input, becomes, least.block_size, behind(costs, chosen.block_size, other_setting))
 
 
 def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float) -> Iterator[Flag]:
@@ -213,7 +213,7 @@ def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float
     )
     reason = f"{binds} {fit:,.1f} requests of this trace on the mean (computed)"
     yield server.set("running", str(setting.max_running), reason, changed=choice.max_running is not None)
-    if server.data.get("watermark_is_share", True):
+    if server.has_watermark:
         reason = "finished first on a full server (simulated)"
         yield server.set("watermark", f"{watermark:g}", reason, changed=watermark > 0)
     else:

@@ -194,6 +194,25 @@ def away(costs: tuple[BlockCost, ...], size: int) -> float:
     return max(totals, mine.free_us / min(cost.free_us for cost in taken)) - 1
 
 
+def behind(costs: tuple[BlockCost, ...], size: int, setting: Setting) -> float:
+    """By what share a size is away from the best at most, or by the reader's own cost of table work."""
+    if setting.choice.entry_ns is None:
+        return away(costs, size)
+    return next(cost for cost in costs if cost.block_size == size).total_us / best(costs).total_us - 1
+
+
+def prompt_s(demand: Demand, setting: Setting) -> float:
+    """Seconds that a request's prompt takes beyond what this pool finds of it; the same for every size."""
+    found = demand.hits.share_of_prompts if demand.hits else 0.0
+    return demand.mean_prompt * (1 - found) * setting.prefill_s
+
+
+def prompt_share(demand: Demand, setting: Setting, cost: BlockCost) -> float:
+    """Share of all GPU time that computing prompts takes."""
+    computing = prompt_s(demand, setting)
+    return computing / (computing + 1e-6 * demand.mean_output * cost.total_us)
+
+
 def safest(costs: tuple[BlockCost, ...]) -> BlockCost:
     """The size that is least away from the best at worst: what is advised unless `entry_ns` was given.
 

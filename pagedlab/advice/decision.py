@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pagedlab import _format
-from pagedlab.advice.block_cost import PARTS, BlockCost, Demand, Hits, away, running
+from pagedlab.advice.block_cost import PARTS, BlockCost, Demand, Hits, behind, prompt_share, running
 from pagedlab.advice.engines import Flag
 from pagedlab.advice.report import DECISION, NOTHING, WHY, Finding
 from pagedlab.advice.setting import Setting
@@ -21,24 +21,22 @@ _MEAN = "means over every request at each of its steps"
 def decision(
     costs: tuple[BlockCost, ...],
     chosen: BlockCost,
+    demand: Demand,
     setting: Setting,
     flags: Iterable[Flag],
     others: Finding,
 ) -> Finding:
     """What to set and what it buys; `others` is `findings.other_policies`' answer."""
     size, slots = chosen.block_size, setting.slots(chosen.block_size)
-    worst = max((cost for cost in costs if cost.backends), key=lambda cost: cost.total_us)
     changed = " ".join(f"{flag.flag} {flag.value}" for flag in flags if flag.changed)
     text = f"set {changed} and leave the rest. Blocks of {size} tokens cost "
-    if setting.choice.entry_ns is not None:
-        text += "least at the given cost of table work"
-    elif (far := away(costs, size)) >= NOTHING:
-        text += f"at most {_format.percent(far)} more than the best, whatever table work costs"
+    far, entry = behind(costs, size, setting), f"{1e9 * setting.constants.entry_s:.0f} ns an entry"
+    text += "least" if far < NOTHING else f"at most {_format.percent(far)} more than the best"
+    if setting.choice.entry_ns is None:
+        text += f", whether table work is free or {entry}, the published bounds"
     else:
-        text += "least, whatever table work costs"
-    if worst is not chosen:
-        more = _format.percent(worst.total_us / chosen.total_us - 1)
-        text += f"; blocks of {worst.block_size} cost {more} more than they"
+        text += f", with table work at {entry} (assumed: given)"
+    text += _beside_default(costs, chosen, demand, setting)
     at_once = _format.count(round(chosen.running), "request")
     text += f". {slots:,} tokens fit (computed): {at_once} of this trace at once (computed)"
     paged, reserve = others.values["paged"], others.values["reserve"]
@@ -46,6 +44,25 @@ def decision(
         text += f", {paged / reserve:.1f} times as many as with memory reserved for the longest"
     values = {"block_size": size, "tokens": slots, "running": chosen.running}
     return Finding(DECISION, text, "simulated", "the findings under evidence, each with its own", values)
+
+
+def _beside_default(costs: tuple[BlockCost, ...], chosen: BlockCost, demand: Demand, setting: Setting) -> str:
+    """What the engine's own block size would cost, at both bounds of table work and with prompts counted."""
+    usual = setting.engine.block_size
+    other = next((cost for cost in costs if cost.block_size == usual and cost.backends), None)
+    if other is None or other is chosen:
+        return ""
+    dear, free = other.total_us / chosen.total_us - 1, other.free_us / chosen.free_us - 1
+    said = _more(dear) if setting.choice.entry_ns is not None else f"{_more(free)} to {_more(dear)}"
+    most = max(abs(dear), abs(free)) * (1 - prompt_share(demand, setting, chosen))
+    return (
+        f"; the default of {setting.engine.name}, {usual}, costs {said}: with computing prompts, at most "
+        f"{_format.percent(most)} of all GPU time"
+    )
+
+
+def _more(share: float) -> str:
+    return f"{_format.percent(abs(share))} {'more' if share >= 0 else 'less'}"
 
 
 def why(
@@ -63,7 +80,7 @@ def why(
     yield from _memory(demand, setting, chosen)
     yield from _prefixes(demand, seen, setting, chosen)
     yield _time(demand, setting, chosen)
-    yield _growth(demand, preempted)
+    yield _growth(demand, setting, preempted)
     yield from _neighbours(costs, chosen)
 
 
@@ -103,9 +120,7 @@ def _prefixes(demand: Demand, seen: Hits | None, setting: Setting, chosen: Block
 
 
 def _time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
-    prompt = demand.mean_prompt * (1 - (demand.hits.share_of_prompts if demand.hits else 0.0))
-    computing, producing = prompt * setting.prefill_s, 1e-6 * demand.mean_output * chosen.total_us
-    share = computing / (computing + producing)
+    share = prompt_share(demand, setting, chosen)
     text = f"{demand.mean_prompt / demand.mean_output:,.1f} prompt tokens for each one produced (computed): "
     if share > 0.5:
         text += f"computing prompts takes {_format.percent(share)} of GPU time, which no block size changes"
@@ -115,14 +130,17 @@ def _time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
     return Finding(f"{WHY}: time", text, "simulated", evidence)
 
 
-def _growth(demand: Demand, preempted: Finding) -> Finding:
+def _growth(demand: Demand, setting: Setting, preempted: Finding) -> Finding:
     growth, share = demand.mean_output / demand.mean_prompt, preempted.values["watermark"]
     none, some = (preempted.values["preemptions"][kept] for kept in (0.0, share))
+    preemptions = _format.count(none, "preemption")
     text = f"requests grow by {_format.percent(growth)} while they run (computed): "
-    if share:
-        text += f"{none:,} are preempted, {some:,} with {100 * share:g} % of blocks kept free at admission"
+    if not setting.engine.has_watermark:
+        text += f"{preemptions} by vLLM's rule; in {setting.engine.name} {setting.engine.data['when_full']}"
+    elif share:
+        text += f"{preemptions}, {some:,} with {100 * share:g} % of blocks kept free at admission"
     else:
-        text += f"{none:,} are preempted, and keeping blocks free at admission saves no time"
+        text += f"{preemptions}, and keeping blocks free at admission saves no time"
     return Finding(f"{WHY}: growth", text, "simulated", "see preemptions")
 
 

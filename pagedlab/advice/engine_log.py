@@ -20,7 +20,8 @@ MAX_LINES = 200_000
 _MAX_LINE, _MAX_DIGITS, _MAX_TOKENS = 1 << 16, 15, 1 << 28
 _GIB = 2**30
 _TEXTS = ("version", "model", "dtype", "kv_dtype", "gpu")
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8": "fp8", "fp8_e4m3": "fp8"}
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_DTYPES |= dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), "fp8")
 _LARGEST_BLOCK = 1024
 _FORMS = {  # what a pattern's one group that matched says; several are of several versions
     "version": r"LLM engine \(v(\d+(?:\.\d+)*)",
@@ -237,7 +238,7 @@ def _tokens(log: EngineLog, rank: ModelShape, dtype: str, source: str) -> Findin
     else:
         text += (
             f"; {log.kv_gib:.2f} GiB are {log.bytes_per_token:,.0f} bytes each (within "
-            f"{_format.percent(log.rounding)}: the log rounds)"
+            f"{_format.significant(100 * log.rounding, 1)} %: the log rounds)"
         )
     layers = " + ".join(map(_layers, rank.layer_groups))
     mine = rank.kv_bytes(1, dtype)

@@ -77,6 +77,16 @@ class Engine:
         """Whether a cached prefix may end in the middle of a block, so that no token of it is lost."""
         return bool(self.data.get("partial_reuse"))
 
+    @property
+    def block_size(self) -> int:
+        """The block size that it takes by default."""
+        return int(self.data["block"]["default"].partition(",")[0])
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether a share of blocks may be kept free at admission; `when_full` says what else it does."""
+        return "when_full" not in self.data
+
     def rules(self, shape: ModelShape, gpu: Gpu) -> tuple[BlockRule, ...]:
         """What its attention backends on that GPU take for a model with such layers."""
         kind = "latent" if any(group.latent for group in shape.layer_groups) else "heads"

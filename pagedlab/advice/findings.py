@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pagedlab import _format, gpu_model, policies, waste
+from pagedlab import _format, gpu_model, gpus, policies, waste
 from pagedlab.advice import served
-from pagedlab.advice.block_cost import BlockCost, Demand, Hits, away, base_s, best, kv_bytes_read
+from pagedlab.advice.block_cost import BlockCost, Demand, Hits, away, base_s, best, kv_bytes_read, prompt_s
 from pagedlab.advice.engines import Engine
 from pagedlab.advice.report import CANNOT_TELL, Finding
 from pagedlab.advice.served import Pool, Served
@@ -80,10 +80,7 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
         f"{demand.stored:,.0f} tokens each on the mean"
     )
     weights = f"weights {setting.weight_word} ({setting.weight_source})"
-    evidence = (
-        f"{terms(setting)}; {weights}; activations assumed; memory of {setting.gpu.title} published "
-        f"({setting.gpu.source})"
-    )
+    evidence = f"{terms(setting)}; {weights}; activations assumed; {_memory_of(setting)}"
     values = {"tokens": slots, "running": at_once, "bytes_per_token_per_rank": per_token}
     yield Finding("capacity", text, "computed", source or evidence, values)
     if ranks > 1:
@@ -92,6 +89,14 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
         text = f"the {ranks} ranks together hold {setting.copies:g} copies of each token"
         evidence = f"{heads} for {ranks} ranks; a head or a latent vector is never split"
         yield Finding("copies", text, "computed", evidence, {"copies": setting.copies})
+
+
+def _memory_of(setting: Setting) -> str:
+    gpu = setting.gpu
+    if setting.choice.gpu_gb is not None:
+        return f"memory of {gpu.title} assumed: given"
+    sold = "" if "driver" in gpu.source else f"; {gpus.DRIVERS}: gpu_gb would count them"
+    return f"memory of {gpu.title} published ({gpu.source}{sold})"
 
 
 def other_policies(workload: Workload, pool: Pool, setting: Setting) -> Finding:
@@ -165,9 +170,10 @@ def bound(demand: Demand, setting: Setting, at_once: float) -> Finding:
     turns = setting.weight_bytes / kv
     by_kv = at_once > turns
     text = (
-        f"a full step reads {_format.size(at_once * kv)} of K and V and {_format.size(setting.weight_bytes)} "
-        f"of weights on each rank: {'K and V bound' if by_kv else 'the weights bound'} it; that turns at "
-        f"{turns:,.0f} requests ({turns * demand.stored:,.0f} tokens)"
+        f"a full decode step reads {_format.size(at_once * kv)} of K and V and "
+        f"{_format.size(setting.weight_bytes)} of weights on each rank: "
+        f"{'K and V bound' if by_kv else 'the weights bound'} it; that turns at {turns:,.0f} requests "
+        f"({turns * demand.stored:,.0f} tokens)"
     )
     evidence = f"bytes; weights {setting.weight_word}, all of them read in each step"
     values = {"turns_at_requests": turns, "turns_at_tokens": turns * demand.stored, "kv_bound": by_kv}
@@ -183,7 +189,7 @@ def watermark(workload: Workload, pool: Pool, setting: Setting) -> tuple[float, 
         for w, run in runs.items()
     )
     text = f"by share kept free at admission, all requests waiting: {rows}. Least time at {100 * share:g} %"
-    if setting.engine.name != "vllm":
+    if not setting.engine.has_watermark:
         text += f". {setting.engine.title} has no watermark: {setting.engine.data['when_full']}"
     simulated = "the newest running request is preempted and computed again"
     evidence = f"{_of_run(workload, pool, *runs.values())}; {simulated}"
@@ -212,12 +218,11 @@ def load(workload: Workload, pool: Pool) -> Finding:
 
 def step_time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
     """The step assumed, and how the capacity in requests a second moves with it."""
-    prompt = demand.mean_prompt * (1 - (demand.hits.share_of_prompts if demand.hits else 0.0))
     base = base_s(demand, setting)
 
     def requests_a_second(factor: float) -> float:
         produced = 1e-6 * (chosen.total_us + (factor - 1) * (chosen.shared_us + chosen.waste_us))
-        return 1 / (demand.mean_output * produced + prompt * setting.prefill_s)
+        return 1 / (demand.mean_output * produced + prompt_s(demand, setting))
 
     rates = {factor: requests_a_second(factor) for factor in (0.5, 1.0, 2.0)}
     moves = ", ".join(f"x {factor:g}: {rate:,.2f}" for factor, rate in rates.items())
@@ -227,7 +232,7 @@ def step_time(demand: Demand, setting: Setting, chosen: BlockCost) -> Finding:
         f"step {moves}"
     )
     origin = "given" if setting.choice.step_ms is not None else "GPU model: weights over bandwidth, launches"
-    evidence = f"{origin}; prompt tokens assumed to take 20 us for each 16 GB of weights unless given"
+    evidence = f"{origin}; unless given, 20 us a prompt token for each 16 GB of dense weights"
     return Finding("step time", text, "assumed", evidence, {"base_s": base, "requests_per_s": rates})
 
 

@@ -36,7 +36,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """What would be advised if one input were another, and how much more today's advice would cost then."""
+    """What would be advised if one input were another, and by what share today's advice would be dearer.
+
+    At most: the share is `block_cost.behind`'s.
+    """
 
     input: str
     becomes: str
@@ -129,7 +132,7 @@ COST_HEADER = (
     *("block", "wasted over time", "at once", "waste", "table", "kernel", "prefix", "total"),
     *("if tables were free", ""),
 )
-CHANGE_HEADER = ("if", "becomes", "advised", "today's advice costs")
+CHANGE_HEADER = ("if", "becomes", "advised", "today's advice costs at most")
 
 
 def cost_row(advice: Advice, cost: BlockCost) -> list[str]:

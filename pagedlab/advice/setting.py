@@ -32,6 +32,7 @@ class Choice:
     engine           one of `ENGINES`
     dtype            of K and V
     block_size       one to be judged beside the advised one; None: none
+    gpu_gb           memory of one GPU as its driver reports it, 1e9 bytes; None: as published
     weight_gb        of the whole model, 1e9 bytes; None: known, or 2 bytes for each parameter of its name
     activation_gb    what a step needs on each rank while it runs
     max_running      requests at once at most; None: the engine's default
@@ -46,6 +47,7 @@ class Choice:
     engine: str = "vllm"
     dtype: str = "bf16"
     block_size: int | None = None
+    gpu_gb: float | None = None
     weight_gb: float | None = None
     activation_gb: float = 2.0
     max_running: int | None = None
@@ -58,7 +60,7 @@ class Choice:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and 1 <= value <= MOST):
                 raise AdviceError(f"{name} must be a whole number from 1 to {MOST:,}, got {value!r}")
-        for name in ("weight_gb", "activation_gb", "step_ms", "prefill_us", "entry_ns"):
+        for name in ("gpu_gb", "weight_gb", "activation_gb", "step_ms", "prefill_us", "entry_ns"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= MOST:
                 raise AdviceError(f"{name} must be a number from 0 to {MOST:,}, got {value!r}")
@@ -129,6 +131,8 @@ def resolve(choice: Choice) -> Setting:
     """
     shape = preset(name_of("model", choice.model, presets()))
     gpu = gpus.named(name_of("GPU", choice.gpu, gpus.names()))
+    if choice.gpu_gb is not None:
+        gpu = replace(gpu, capacity_bytes=int(choice.gpu_gb * 1e9))
     server = engine(name_of("engine", choice.engine, ENGINES))
     try:
         rank = shape.on_rank(choice.tp)
@@ -151,7 +155,8 @@ def resolve(choice: Choice) -> Setting:
             kept_blocks=1 if server.name == "vllm" else 0,
         )
     except ValueError as error:
-        raise AdviceError(f"{shape.name} on {choice.tp} x {gpu.title}: {error}") from None
+        told = f"{shape.name} on {choice.tp} x {gpu.title}: {error}; weights {word} ({source})"
+        raise AdviceError(f"{told}: weight_gb would give them") from None
     constants = gpu_model.constants()
     if choice.entry_ns is not None:
         constants = replace(constants, entry_s=1e-9 * choice.entry_ns)

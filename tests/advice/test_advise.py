@@ -14,8 +14,9 @@ import pytest
 from pagedlab import cli, serving, workloads
 from pagedlab.advice import CANNOT_TELL, Advice, AdviceError, Choice, Finding, advise, served
 from pagedlab.advice.advisor import advised, in_pool
-from pagedlab.advice.block_cost import Demand, Hits, block_costs
+from pagedlab.advice.block_cost import Demand, Hits, away, block_costs
 from pagedlab.advice.engine_log import EngineLog
+from pagedlab.advice.report import NOTHING
 from pagedlab.advice.served import Pool
 from pagedlab.advice.setting import resolve
 from pagedlab.serving import ASSUMED
@@ -125,6 +126,52 @@ def test_how_the_advice_moves_is_what_another_advice_says():
     change = next(c for c in advise(SMALL).changes if c.input == "requests at once")
     other = advise(SMALL, max_running=int(change.becomes.split()[-1]))
     assert change.block_size == other.block_size
+
+
+def test_the_decision_is_claimed_between_the_published_costs_of_table_work_alone():
+    """A dearer entry moves the advice, and the engine's default is judged at both ends."""
+    advice = advise(SMALL, engine="sglang")
+    text = advice.finding("decision").text
+    assert "whether table work is free or 62 ns an entry, the published bounds" in text
+    mine, usual = (
+        next(cost for cost in advice.costs if cost.block_size == size) for size in (advice.block_size, 1)
+    )
+    dear, free = usual.total_us / mine.total_us - 1, usual.free_us / mine.free_us - 1
+    assert dear > 0.5 > 0.1 > abs(free)
+    assert (
+        f"the default of sglang, 1, costs {abs(100 * free):.1f} % " in text
+        and f"{100 * dear:.0f} % more" in text
+    )
+    most = re.search(r"with computing prompts, at most (\d+) % of all GPU time", text)
+    assert most is not None and 0 < int(most[1]) < 100 * dear
+    dearer = [c for c in advice.changes if c.becomes == "247 ns"]
+    assert dearer[0].more_share > away(advice.costs, advice.block_size)
+    given = advise(SMALL, entry_ns=10.0).finding("decision").text
+    assert "with table work at 10 ns an entry (assumed: given)" in given and "published bounds" not in given
+
+
+@pytest.mark.parametrize("trace", ["azure-code", "azure-conversation"])
+def test_where_another_size_would_be_advised_todays_costs_more(trace):
+    """Both columns of how the advice moves go by one measure."""
+    advice = advise(workloads.named(trace, requests=400))
+    moved = [change for change in advice.changes if change.block_size != advice.block_size]
+    assert moved and all(change.more_share >= NOTHING for change in moved)
+
+
+def test_an_engine_that_preempts_by_another_rule_says_so_where_preemptions_stand():
+    told = advise(SMALL, engine="tensorrt-llm").finding("why: growth").text
+    assert "by vLLM's rule; in tensorrt-llm nothing is preempted under GUARANTEED_NO_EVICT" in told
+    assert "by vLLM's rule" not in advise(SMALL).finding("why: growth").text
+
+
+def test_memory_as_a_driver_reports_it_may_be_given_and_the_difference_is_told():
+    sold, driver = advise(SMALL), advise(SMALL, gpu_gb=85.06)
+    assert "81,559 MiB of an H100" in sold.finding("capacity").evidence
+    assert "memory of H100 SXM assumed: given" in driver.finding("capacity").evidence
+    more = driver.finding("capacity").values["tokens"] - sold.finding("capacity").values["tokens"]
+    assert more == pytest.approx(0.92 * 5.06e9 / 131_072, abs=64)
+    with pytest.raises(AdviceError, match=r"120 billion parameters by its name, 2 bytes each\): weight_gb"):
+        advise(SMALL, model="gpt-oss-120b")
 
 
 def test_a_size_of_the_readers_own_is_judged_and_warned_of():

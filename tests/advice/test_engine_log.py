@@ -163,6 +163,17 @@ def test_what_is_given_is_assumed_and_told_apart_when_the_log_contradicts_it():
     assert "They differ" in told.finding("log: tokens").text
 
 
+@pytest.mark.parametrize("kept", ["fp8", "fp8_e4m3", "fp8_e5m2"])
+def test_a_dtype_of_one_byte_and_how_far_the_log_rounds_are_told(kept):
+    lines = [
+        f"with config: model='org/Llama-3.1-8B', kv_cache_dtype={kept}",
+        "Available KV cache memory: 53.29 GiB",
+        "KV cache size: 873,088 tokens",
+    ]
+    text = alone(parse(lines)).finding("log: tokens").text
+    assert "x 128 x 1 bytes" in text and "(within 0.009 %: the log rounds)" in text and "differ" not in text
+
+
 def test_a_latent_model_and_fp8_are_counted_as_they_are_kept():
     lines = [
         "with config: model='deepseek-ai/DeepSeek-V3', kv_cache_dtype=fp8",
