@@ -64,11 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{prog}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader went away (`| head`)
-        _give_up_stdout()
+        give_up_stdout()
         return 0
     except EXPECTED as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _give_up_stdout()
+            give_up_stdout()
         print(f"{prog}: {error}", file=sys.stderr)
         return 2
 
@@ -83,6 +83,6 @@ def _open_what_is_closed() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _give_up_stdout() -> None:
+def give_up_stdout() -> None:
     """What cannot be written any more goes nowhere: Python would complain once more when it closes stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

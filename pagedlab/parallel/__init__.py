@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for home in ("tables", "plan", "launch", "cost") if name in __all__ else ():
+    for home in ("shards", "tables", "plan", "launch", "cost") if name in __all__ else ():
         module = import_module(f"{__name__}.{home}")
         if hasattr(module, name):
             value = globals()[name] = getattr(module, name)

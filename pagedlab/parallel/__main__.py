@@ -7,6 +7,7 @@ torchrun --nproc-per-node 2 -m pagedlab.parallel --steps 200       one of torchr
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -14,11 +15,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from pagedlab.arguments import Parser
+from pagedlab.cli import give_up_stdout
 from pagedlab_kernels.inside.child import end_with_parent
 
 if TYPE_CHECKING:  # numpy and torch are imported where Ctrl-C is answered
     from pagedlab.parallel.plan import Fault, Plan
 
+_PROG = "python -m pagedlab.parallel"
 _NOT_FLAGS = ("fault", "detect", "verify", "show_tables")
 
 
@@ -29,7 +32,7 @@ def plan_of(arguments: list[str]) -> Plan:
     choices = {"method": METHODS, "dtype": DTYPES, "transport": TRANSPORTS}
     meaning = dict(re.findall(r"^ {4}(\w+) {2,}(\S.*)$", Plan.__doc__ or "", re.MULTILINE))
     parser = Parser(
-        prog="python -m pagedlab.parallel",
+        prog=_PROG,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -88,8 +91,13 @@ def main(arguments: list[str]) -> int:
 
         return run_rank(plan)
     except KeyboardInterrupt:
-        print("python -m pagedlab.parallel: stopped, and every rank with it", file=sys.stderr)
+        print(f"{_PROG}: stopped, and every rank with it", file=sys.stderr)
         return 130
+    except OSError as error:  # no more processes or open files, or an output that takes no more
+        if error.errno in (errno.ENOSPC, errno.EPIPE):
+            give_up_stdout()
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return 2
 
 
 def _launch(plan: Plan) -> int:
@@ -100,11 +108,12 @@ def _launch(plan: Plan) -> int:
     assert ending is not None
     if not ending.complete:
         where = f"rank {ending.culprit}, step {ending.last_step}"
-        print(f"{where}: {ending.why} (all ranks ended in {ending.took_s:.1f} s)")
+        print(f"{where}: {ending.why} (all ranks ended in {ending.took_s:.1f} s)", flush=True)
         return 1
     print(
         f"{plan.steps} steps on {plan.ranks} ranks by {plan.method}: the same tables after "
-        f"{outcome.steps_in_step}, largest difference to one process {outcome.largest_error:.1e}"
+        f"{outcome.steps_in_step}, largest difference to one process {outcome.largest_error:.1e}",
+        flush=True,
     )
     return 0
 

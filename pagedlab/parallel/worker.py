@@ -160,6 +160,8 @@ def run_rank(plan: Plan) -> int:
     device = torch.device("cpu")
     if plan.transport == "nccl":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        if device.index >= (gpus := torch.cuda.device_count()):
+            raise ValueError(f"transport nccl needs a GPU for each rank, this machine has {gpus}")
         torch.cuda.set_device(device)
     store, rank, ranks = next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined]
     word = Word(store, rank, ranks)

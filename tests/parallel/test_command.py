@@ -103,6 +103,20 @@ def test_ctrl_c_while_modules_are_imported_shows_no_traceback(start, module):
     assert ours == ["python -m pagedlab.parallel: stopped, and every rank with it\n"]
 
 
+@listed
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        ('ulimit -n 16; exec "$@"', "[Errno 24] Too many open files"),
+        ('exec "$@" > /dev/full', "[Errno 28] No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(start, shell, why):
+    command = start("sh", "-c", shell, "sh", *COMMAND, "--steps", "2")
+    assert command.communicate(timeout=120) == ("", f"python -m pagedlab.parallel: {why}\n")
+    assert command.returncode == 2
+
+
 def test_torchrun_runs_the_same_ranks(run_python):
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
     done = run_python(*torchrun, *COMMAND[1:], "--steps", "20")
