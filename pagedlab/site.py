@@ -112,10 +112,8 @@ def _title(lesson: Path) -> str:
 def _start(lessons: list[Path], claims: bool, lite: bool) -> str:
     """The start page: each lesson by its title with the question that it answers."""
     lines = ["# pagedlab", "A textbook chapter on the limits of PagedAttention that you can run.", ""]
-    lines += [
-        "These are its lessons as they ran on the machine that made this site. Pictures move and guesses"
-    ]
-    lines += ["are taken, with no kernel behind them.", ""]
+    lines += ["These are its lessons as they ran on the machine that made this site: pictures move,"]
+    lines += ["guesses are taken, and no kernel is needed.", ""]
     for lesson in lessons:
         question = re.search(r"\*\*Question\.\*\* (.+?)(?:\n\n|$)", _first(lesson), re.DOTALL)
         lines += [f"## [{_title(lesson)}]({lesson.name})", "", question[1] if question else "", ""]
