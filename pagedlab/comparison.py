@@ -118,9 +118,9 @@ class Comparison:
         """Time of `name` over time of `to` (the baseline), taken within each round: below 1 is faster."""
         return Spread.of(_ratios(self[name].seconds, self[to or self.baseline].seconds))
 
-    def interval(self, name: str, to: str | None = None, level: float = 0.95) -> tuple[float, float]:
+    def interval(self, name: str, to: str | None = None) -> tuple[float, float]:
         """Where the median of that ratio lies, by bootstrap: the rounds are drawn anew, with replacement,
-        `RESAMPLES` times, and the middle `level` of the medians is kept. NaN without a round.
+        `RESAMPLES` times, and the middle 95 % of the medians is kept. NaN without a round.
 
         Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile intervals).
         """
@@ -130,7 +130,7 @@ class Comparison:
         if not len(ratios):
             return math.nan, math.nan
         draws = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-        low, high = np.quantile(np.median(ratios[draws], axis=1), [(1 - level) / 2, (1 + level) / 2])
+        low, high = np.quantile(np.median(ratios[draws], axis=1), [0.025, 0.975])
         return float(low), float(high)
 
     def share_of_limit(self, name: str) -> float | None:

@@ -100,12 +100,12 @@ class AttentionCost:
     (25, True)
     """
 
-    def __init__(self, num_slots: int, heads: Heads | None = None, seed: int = 0) -> None:
+    def __init__(self, num_slots: int, heads: Heads | None = None) -> None:
         import torch
 
         self.heads = heads or heads_for(num_slots)
         sizes = self.heads.sizes(1, num_slots)
-        self.pool = Decode(sizes, seed, threads=torch.get_num_threads(), slots=num_slots)
+        self.pool = Decode(sizes, threads=torch.get_num_threads(), slots=num_slots)
 
     def measure(
         self,

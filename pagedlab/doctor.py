@@ -99,12 +99,11 @@ def _memory() -> Check:
     size = machine.memory()
     if size is None:
         return Check("memory", OK, "this system does not say how much there is")
-    if size < LESSON_MEMORY:
-        remedy = "close other notebooks before you open a lesson, or give the container 1 GiB"
-        return Check(
-            "memory", LIMITED, f"{_format.size(size)}; one lesson and its server take up to 1 GiB", remedy
-        )
-    return Check("memory", OK, _format.size(size))
+    if size >= LESSON_MEMORY:
+        return Check("memory", OK, _format.size(size))
+    remedy = "close other notebooks before you open a lesson, or give the container 1 GiB"
+    found = f"{_format.size(size)}; one lesson and its server take up to 1 GiB"
+    return Check("memory", LIMITED, found, remedy)
 
 
 def _lessons() -> Check:
@@ -124,9 +123,8 @@ def _folders() -> Check:
         return Check("folders", LIMITED, f"cannot write to the current folder, {here}", remedy)
     if home is None or not machine.can_write(home):
         remedy = "set HOME to your own folder, or JUPYTER_CONFIG_DIR, JUPYTER_DATA_DIR and NUMBA_CACHE_DIR"
-        return Check(
-            "folders", LIMITED, f"cannot write to the home folder, {home or 'which is unknown'}", remedy
-        )
+        found = f"cannot write to the home folder, {home or 'which is unknown'}"
+        return Check("folders", LIMITED, found, remedy)
     return Check("folders", OK, f"can write to {here} and {home}")
 
 
@@ -135,17 +133,15 @@ def _jupyterlab() -> Check:
 
 
 def _widgets() -> Check:
-    check = _installed(
-        "widgets", ("ipywidgets", "anywidget", "plotly"), "pip install ipywidgets anywidget plotly"
-    )
-    if check.status == OK:
-        folders = [Path(folder) for folder in _extension_folders()]
-        for extension in ("anywidget", "@jupyter-widgets/jupyterlab-manager"):
-            if not any((folder / extension / "package.json").is_file() for folder in folders):
-                remedy = "pip install --force-reinstall anywidget jupyterlab_widgets, beside JupyterLab"
-                return Check(
-                    "widgets", MISSING, f"JupyterLab does not find its extension {extension}", remedy
-                )
+    packages = ("ipywidgets", "anywidget", "plotly")
+    check = _installed("widgets", packages, f"pip install {' '.join(packages)}")
+    if check.status != OK:
+        return check
+    folders = [Path(folder) for folder in _extension_folders()]
+    for extension in ("anywidget", "@jupyter-widgets/jupyterlab-manager"):
+        if not any((folder / extension / "package.json").is_file() for folder in folders):
+            remedy = "pip install --force-reinstall anywidget jupyterlab_widgets, beside JupyterLab"
+            return Check("widgets", MISSING, f"JupyterLab does not find its extension {extension}", remedy)
     return check
 
 
@@ -198,12 +194,8 @@ def _kernel(backend: Backend, measures: bool) -> Check:
         return Check(topic, MISSING, f"{backend.how}, but fails: {_one_line(failure)}", "see above")
     took = _format.seconds(time.perf_counter() - start)
     if not error <= TOLERANCE:
-        return Check(
-            topic,
-            MISSING,
-            f"{backend.how}, but its answer is off by {error:.1e}",
-            "compare versions with constraints.txt",
-        )
+        found = f"{backend.how}, but its answer is off by {error:.1e}"
+        return Check(topic, MISSING, found, "compare versions with constraints.txt")
     found = f"{backend.how}; answers as the reference does"
     if not backend.for_speed:
         return Check(topic, LIMITED, found)
@@ -241,9 +233,8 @@ def _guarded(look: Callable[[], Check]) -> Check:
     except ModuleNotFoundError as error:
         return Check(topic, MISSING, f"{error.name} is not installed", f"pip install {error.name}")
     except Exception as error:
-        return Check(
-            topic, MISSING, f"does not work: {_one_line(error)}", f"pip install --force-reinstall {topic}"
-        )
+        remedy = f"pip install --force-reinstall {topic}"
+        return Check(topic, MISSING, f"does not work: {_one_line(error)}", remedy)
 
 
 def _installed(topic: str, packages: tuple[str, ...], remedy: str) -> Check:

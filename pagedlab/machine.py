@@ -185,13 +185,13 @@ def caches() -> dict[str, int]:
     return found
 
 
-def beyond_caches(times: float = 2) -> int:
-    """Bytes that no cache holds: `times` the largest one found, 64 MiB to 1 GiB; a multiple of 1 MiB.
+def beyond_caches() -> int:
+    """Bytes that no cache holds: twice the largest one found, 64 MiB to 1 GiB; a multiple of 1 MiB.
 
     The largest is the CPU's or the first GPU's. Where the system does not say, 256 MiB are taken.
     """
     largest = max([*caches().values(), *_gpu_caches()], default=0)
-    wanted = int(times * largest) if largest else 256 * 2**20
+    wanted = 2 * largest or 256 * 2**20
     return -(-min(max(wanted, 64 * 2**20), 2**30) // 2**20) * 2**20
 
 

@@ -84,8 +84,8 @@ class Swept:
     host: Comparison
 
 
-def mid_decode(workload: Workload, batch: int = HOST_BATCH) -> np.ndarray:
-    """Tokens stored by `batch` requests, each met at a random moment of its life (int64, seeded).
+def mid_decode(workload: Workload) -> np.ndarray:
+    """Tokens stored by `HOST_BATCH` requests, each met at a random moment of its life (int64, seeded).
 
     A request is met as often as it decodes, and at any of its steps.
 
@@ -95,7 +95,7 @@ def mid_decode(workload: Workload, batch: int = HOST_BATCH) -> np.ndarray:
     (64, True)
     """
     rng = np.random.default_rng(0)
-    drawn = rng.choice(len(workload), size=batch, p=workload.output / workload.output.sum())
+    drawn = rng.choice(len(workload), size=HOST_BATCH, p=workload.output / workload.output.sum())
     return workload.prompt[drawn] + rng.integers(0, workload.output[drawn])
 
 

@@ -97,7 +97,7 @@ def simulate(
         step_time=step_time,
         record=record,
     )
-    limit, done = _WITHOUT_END if max_steps is None else max_steps, 0
+    limit = _WITHOUT_END if max_steps is None else max_steps
     looks = {"desc": f"serving {workload.name}", "unit": " requests"}
     with _interrupts() as interrupted, bar(progress, len(workload), **looks) as more:
         while not run.complete:
@@ -111,10 +111,9 @@ def simulate(
                 run.stopped = "should_stop"
             if run.stopped:
                 break
+            done = run.done
             run.advance(limit - run.busy_steps)
-            if progress and run.done > done:
-                more(run.done - done)
-                done = run.done
+            more(run.done - done)
     return run
 
 

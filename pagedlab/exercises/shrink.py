@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 Found = TypeVar("Found")
@@ -26,12 +27,7 @@ def shrink(
     """
     found = None
     for _ in range(_ROUNDS):
-        candidates = []
-        for candidate in smaller(arguments):
-            if valid(*candidate):
-                candidates.append(candidate)
-            if len(candidates) == _WIDEST:
-                break
+        candidates = list(islice((each for each in smaller(arguments) if valid(*each)), _WIDEST))
         better = first_failing(candidates) if candidates else None
         if better is None:
             break
@@ -64,12 +60,12 @@ def smaller(value: Any) -> Iterator[Any]:
             yield [item - min(value) for item in value]
     elif isinstance(value, tuple):
         yield from _cut_alike(value)
-        yield from map(tuple, _one_smaller(list(value)))
+        yield from _one_smaller(value)
 
 
-def _one_smaller(values: list[Any]) -> Iterator[list[Any]]:
+def _one_smaller(values: Any) -> Iterator[Any]:
     for i, item in enumerate(values):
-        yield from (values[:i] + [simpler] + values[i + 1 :] for simpler in smaller(item))
+        yield from (_replaced(values, {i: simpler}) for simpler in smaller(item))
 
 
 def _cut_alike(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -80,10 +76,13 @@ def _cut_alike(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             continue
         halves = (range(length // 2), range(length // 2, length)) if length > 1 else ()
         for kept in (*halves, *([i for i in range(length) if i != gone] for gone in range(length))):
-            yield tuple([each[i] for i in kept] if n in places else each for n, each in enumerate(values))
+            yield _replaced(values, {n: [values[n][i] for i in kept] for n in places})
         for i in range(length):
             for items in _cut_alike(tuple(values[n][i] for n in places)):
-                cut = dict(zip(places, items, strict=True))
-                yield tuple(
-                    [*each[:i], cut[n], *each[i + 1 :]] if n in cut else each for n, each in enumerate(values)
-                )
+                pairs = zip(places, items, strict=True)
+                yield _replaced(values, {n: _replaced(values[n], {i: item}) for n, item in pairs})
+
+
+def _replaced(values: Any, new: Mapping[int, Any]) -> Any:
+    """The list or tuple with other values at some places."""
+    return type(values)(new.get(place, value) for place, value in enumerate(values))
