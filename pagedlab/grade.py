@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import secrets
@@ -90,14 +91,12 @@ def command(args: argparse.Namespace) -> int:
     tasks = [exercises.get(name) for name in exercises.names()]
     tasks = [replace(each, seconds=args.seconds or each.seconds) for each in tasks]
     rows: list[Row] = []
-    show = _csv() if args.csv else _text
+    show = _csv() if args.csv else (lambda row: None) if args.json else _text
     try:
-        for learner in learners:
-            for exercise in tasks:
-                rows.append(grade(learner, exercise))
-                if not args.json:
-                    show(rows[-1])
-                    sys.stdout.flush()
+        for learner, exercise in itertools.product(learners, tasks):
+            rows.append(grade(learner, exercise))
+            show(rows[-1])
+            sys.stdout.flush()
     finally:  # Ctrl-C loses nothing that is known
         complete = len(rows) == len(learners) * len(tasks)
         if args.json:

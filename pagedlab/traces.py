@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from pagedlab import trace_fields as fields
 from pagedlab import trace_times
@@ -103,6 +103,10 @@ def _shown(pieces: Iterable[str], name: str, size: int) -> Iterator[str]:
 # ---- CSV ------------------------------------------------------------------------------------------
 
 
+_Waiting: TypeAlias = tuple[int, int, int, str]
+"""A row's line, prompt and output, and its time as it is written."""
+
+
 @dataclass(frozen=True)
 class _Columns:
     prompt: int
@@ -113,42 +117,48 @@ class _Columns:
 
 def _take_csv(taken: Taken, lines: Iterator[str]) -> None:
     first = next(lines, "")
+    if not first:
+        raise WorkloadError(f"{taken.name} is empty: a header line and at least one request are needed")
     delimiter = next((sign for sign in ",\t;" if sign in first), ",")
     rows = csv.reader(chain([first], lines), delimiter=delimiter)
     try:
-        header = [column.strip() for column in next(rows)]
-    except StopIteration:
-        header = []
+        _take_rows(taken, _numbered(rows))
     except csv.Error as error:
-        raise WorkloadError(f"{taken.name}, line 1: {error}") from None
-    if not first:
-        raise WorkloadError(f"{taken.name} is empty: a header line and at least one request are needed")
+        raise WorkloadError(f"{taken.name}, line {rows.line_num}: {error}") from None
+
+
+def _numbered(rows: Any) -> Iterator[tuple[int, int, list[str]]]:
+    """Each row with its line and how many it spans: a quote that nobody closes spans many."""
+    last = 0
+    for row in rows:
+        yield last + 1, rows.line_num - last, row
+        last = rows.line_num
+
+
+def _take_rows(taken: Taken, rows: Iterator[tuple[int, int, list[str]]]) -> None:
+    top = next(rows)
+    header = [column.strip() for column in top[2]]
     columns = _columns(header, taken.name)
     if columns and columns.arrival is None:
         taken.notes += fields.unread_times(header)
-    unnamed = [(1, header)] if columns is None else []
-    columns = columns or _Columns(0, 1)
-    waiting: list[tuple[int, int, int, str]] = []
-    last = rows.line_num - len(unnamed)
-    try:
-        for end, row in chain(unnamed, ((rows.line_num, row) for row in rows)):
-            number, spanned, last = last + 1, end - last, end  # a quote that nobody closes spans many lines
-            if not row:
-                continue
-            try:
-                time = "" if columns.arrival is None else row[columns.arrival]
-                lengths = fields.length(row[columns.prompt]), fields.length(row[columns.output])
-                waiting.append((number, *lengths, time))
-            except IndexError:
-                short = ValueError(f"{len(row)} column(s) only: {clip(row)}")
-                taken.leave_out(f"line {number}", short, spanned)
-            except ValueError as error:
-                taken.leave_out(f"line {number}", error, spanned)
-            if len(waiting) == _CHUNK and not _take_rows(taken, waiting, columns.kind):
-                return
-    except csv.Error as error:
-        raise WorkloadError(f"{taken.name}, line {rows.line_num}: {error}") from None
-    _take_rows(taken, waiting, columns.kind)
+    if columns is None:
+        columns, rows = _Columns(0, 1), chain([top], rows)
+    waiting: list[_Waiting] = []
+    for number, spanned, row in rows:
+        if not row:
+            continue
+        try:
+            time = "" if columns.arrival is None else row[columns.arrival]
+            lengths = fields.length(row[columns.prompt]), fields.length(row[columns.output])
+            waiting.append((number, *lengths, time))
+        except IndexError:
+            short = ValueError(f"{len(row)} column(s) only: {clip(row)}")
+            taken.leave_out(f"line {number}", short, spanned)
+        except ValueError as error:
+            taken.leave_out(f"line {number}", error, spanned)
+        if len(waiting) == _CHUNK and not _take_chunk(taken, waiting, columns.kind):
+            return
+    _take_chunk(taken, waiting, columns.kind)
 
 
 def _columns(header: list[str], name: str) -> _Columns | None:
@@ -166,7 +176,7 @@ def _columns(header: list[str], name: str) -> _Columns | None:
     )
 
 
-def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> bool:
+def _take_chunk(taken: Taken, waiting: list[_Waiting], kind: str) -> bool:
     """Take the rows that wait, their times converted together; False when there is no more room."""
     for (_, prompt, output, _), time in zip(waiting, _times(taken, waiting, kind), strict=True):
         if time is None:
@@ -181,7 +191,7 @@ def _take_rows(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str
     return True
 
 
-def _times(taken: Taken, waiting: list[tuple[int, int, int, str]], kind: str) -> list[int | None]:
+def _times(taken: Taken, waiting: list[_Waiting], kind: str) -> list[int | None]:
     """Nanoseconds of each row, 0 without a `kind`; None, and left out, where there is no such time."""
     if not kind or not waiting:
         return [0] * len(waiting)
