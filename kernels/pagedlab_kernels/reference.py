@@ -44,12 +44,8 @@ def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
                     slot = position % call.block_size
                 else:
                     block, slot = torch.full_like(position, seq), position  # the twin: one block a sequence
-                key = call.key[block, slot].to(precise)  # [tokens, kv_heads, head_dim]
-                value = call.value[block, slot].to(precise) * call.value_scale
-                if call.key_scales is not None:
-                    key = key * call.key_scales[block, slot].to(precise)[..., None]
-                if call.value_scales is not None:
-                    value = value * call.value_scales[block, slot].to(precise)[..., None]
+                key = gathered(call.key, call.key_scales, block, slot, precise)
+                value = gathered(call.value, call.value_scales, block, slot, precise) * call.value_scale
                 distance = at[:, None] - position  # [queries, tokens]
                 visible = (distance >= 0) & (distance < call.reach)
                 parts.append(softmax_mean(query, key, value, visible, call.scale, call.softcap))
@@ -57,6 +53,12 @@ def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
             here = slice(token, token + len(query))
             out[here], lse[here] = merged.flatten(1, 2), total.flatten(1, 2)
     return out.to(call.query.dtype), lse
+
+
+def gathered(cache: Tensor, scales: Tensor | None, block: Tensor, slot: Tensor, dtype: torch.dtype) -> Tensor:
+    """The rows of K or of V at those places, `[tokens, kv_heads, head_dim]`, each times its own scale."""
+    found = cache[block, slot].to(dtype)
+    return found if scales is None else found * scales[block, slot].to(dtype)[..., None]
 
 
 def softmax_mean(

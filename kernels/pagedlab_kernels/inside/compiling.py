@@ -24,8 +24,8 @@ BULK_COPIES = 90  # the first compute capability that has them
 NVIDIA = Path(triton.__file__).parent / "backends/nvidia/bin"
 
 
-def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, Any]:
-    """Compile one kernel for one GPU; say what it takes and what it loads."""
+def planned(job: dict[str, Any]) -> tuple[Any, GPUTarget]:
+    """The launch that the launcher would make of such a call, and the GPU it is for."""
     from .. import triton_launch, triton_offline
 
     nvidia = job["target"].startswith("sm_")
@@ -40,9 +40,15 @@ def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, 
     except StopIteration:
         raise ValueError(f"{NO_TILE} {call.head_dim} in {job['call']['dtype']}") from None
     launch = launches[-1 if job["kernel"] == "merge" else 0]
-    launch = replace(launch, num_stages=job["num_stages"] or launch.num_stages)
-    compiled = triton_offline.compile_launch(launch, target)
+    return replace(launch, num_stages=job["num_stages"] or launch.num_stages), target
 
+
+def compile_kernel(job: dict[str, Any], source: str, folder: Path) -> dict[str, Any]:
+    """Compile one kernel for one GPU; say what it takes and what it loads."""
+    from .. import triton_offline
+
+    launch, target = planned(job)
+    compiled, nvidia = triton_offline.compile_launch(launch, target), target.backend == "cuda"
     text = compiled.asm["ptx" if nvidia else "amdgcn"]
     code = list(assembly.instructions(text, child.KERNELS))
     reads = assembly.load_lines(source)
