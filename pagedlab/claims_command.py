@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument("--quick", action="store_true", help="seconds a claim (the default)")
     speed.add_argument("--full", action="store_true", help="minutes a claim: larger batches, more sizes")
-    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="these claims and no others")
+    text = "these claims and no others"
+    parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="ID", help=text)
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write one page with charts")
     text = "keep each verdict in FILE (JSON lines) and take from it those that are there"
     parser.add_argument("--resume", type=Path, metavar="FILE", help=text)

@@ -40,6 +40,12 @@ def test_the_table_has_a_verdict_with_its_condition_for_each_claim(capsys):
     assert re.search(r"3 claims in [\d.]+ m?s: 3 holds when\. Device: ", out)
 
 
+def test_claims_named_by_two_options_are_all_put_to_the_test(capsys):
+    _, out, _ = _run(capsys, "--only", ARITHMETIC[0], "--only", ARITHMETIC[1])
+    assert all(f"\n{claim} " in f"\n{out}" for claim in ARITHMETIC[:2])
+    assert "1 claim in " in _run(capsys, "--only", ARITHMETIC[0])[1]
+
+
 def test_json_has_everything_and_nothing_else(capsys):
     code, out, _ = _run(capsys, "--only", "short-blocks", "--json")
     record = json.loads(out)

@@ -14,11 +14,10 @@ from pagedlab.advice.block_cost import (
     SIZES,
     BlockCost,
     Demand,
+    advised,
     behind,
-    best,
     block_costs,
     running,
-    safest,
     slots,
     step_time,
 )
@@ -105,11 +104,6 @@ def advise(
         flags,
         tuple(_warnings(setting, costs, chosen)),
     )
-
-
-def advised(costs: tuple[BlockCost, ...], setting: Setting) -> BlockCost:
-    """The best by the reader's own cost of table work; without one, the safest between published ones."""
-    return safest(costs) if setting.choice.entry_ns is None else best(costs)
 
 
 def in_pool(workload: Workload, demand: Demand, setting: Setting) -> Demand:

@@ -183,22 +183,24 @@ def best(costs: tuple[BlockCost, ...]) -> BlockCost:
     return min((cost for cost in costs if cost.backends), key=lambda cost: cost.total_us)
 
 
-def away(costs: tuple[BlockCost, ...], size: int) -> float:
-    """By what share a size is away from the best, whether table work costs what was published or nothing.
+def behind(costs: tuple[BlockCost, ...], size: int, setting: Setting) -> float:
+    """By what share a size is dearer than the best: by the reader's own cost of table work, else at most.
 
-    The greater of the two. Published servers and kernels disagree on that cost more than on any other.
+    That is the greater of two shares, with table work at what was published and free: published servers and
+    kernels disagree on it more than on any other cost.
     """
     taken = [cost for cost in costs if cost.backends]
     mine = next(cost for cost in costs if cost.block_size == size)
-    totals = mine.total_us / min(cost.total_us for cost in taken)
-    return max(totals, mine.free_us / min(cost.free_us for cost in taken)) - 1
-
-
-def behind(costs: tuple[BlockCost, ...], size: int, setting: Setting) -> float:
-    """By what share a size is away from the best at most, or by the reader's own cost of table work."""
+    dearer = mine.total_us / min(cost.total_us for cost in taken) - 1
     if setting.choice.entry_ns is None:
-        return away(costs, size)
-    return next(cost for cost in costs if cost.block_size == size).total_us / best(costs).total_us - 1
+        dearer = max(dearer, mine.free_us / min(cost.free_us for cost in taken) - 1)
+    return dearer
+
+
+def advised(costs: tuple[BlockCost, ...], setting: Setting) -> BlockCost:
+    """The size least behind the best; of those alike to a thousandth, the smallest: it wastes least."""
+    taken = (cost for cost in costs if cost.backends)
+    return min(taken, key=lambda cost: (round(behind(costs, cost.block_size, setting), 3), cost.block_size))
 
 
 def prompt_s(demand: Demand, setting: Setting) -> float:
@@ -211,15 +213,6 @@ def prompt_share(demand: Demand, setting: Setting, cost: BlockCost) -> float:
     """Share of all GPU time that computing prompts takes."""
     computing = prompt_s(demand, setting)
     return computing / (computing + 1e-6 * demand.mean_output * cost.total_us)
-
-
-def safest(costs: tuple[BlockCost, ...]) -> BlockCost:
-    """The size that is least away from the best at worst: what is advised unless `entry_ns` was given.
-
-    Of sizes that are alike in that to a thousandth, the smallest: it wastes least.
-    """
-    taken = (cost for cost in costs if cost.backends)
-    return min(taken, key=lambda cost: (round(away(costs, cost.block_size), 3), cost.block_size))
 
 
 def running(demand: Demand, setting: Setting, block_size: int) -> float:

@@ -81,7 +81,7 @@ def why(
     yield from _prefixes(demand, seen, setting, chosen)
     yield _time(demand, setting, chosen)
     yield _growth(demand, setting, preempted)
-    yield from _neighbours(costs, chosen)
+    yield from _neighbours(costs, chosen, setting)
 
 
 def _memory(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ def _growth(demand: Demand, setting: Setting, preempted: Finding) -> Finding:
     return Finding(f"{WHY}: growth", text, "simulated", "see preemptions")
 
 
-def _neighbours(costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[Finding]:
+def _neighbours(costs: tuple[BlockCost, ...], chosen: BlockCost, setting: Setting) -> Iterator[Finding]:
     """What the next sizes that the engine takes would cost more and less of."""
     taken, said = [cost for cost in costs if cost.backends], []
     at = taken.index(chosen)
@@ -157,4 +157,6 @@ def _neighbours(costs: tuple[BlockCost, ...], chosen: BlockCost) -> Iterator[Fin
         said.append(f"blocks of {other.block_size} cost {', '.join(moved) or 'the same'}")
     if said:
         text = f"{'; '.join(said)}, for each token produced"
+        if chosen.prefix_us is None and not setting.engine.matches_within_blocks:
+            text += ". Prefix hits, which the trace does not tell, would be for smaller ones"
         yield Finding(f"{WHY}: block size", text, "simulated", "see what a block size costs")

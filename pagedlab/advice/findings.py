@@ -9,7 +9,7 @@ import numpy as np
 
 from pagedlab import _format, gpu_model, gpus, policies, waste
 from pagedlab.advice import served
-from pagedlab.advice.block_cost import BlockCost, Demand, Hits, away, base_s, best, kv_bytes_read, prompt_s
+from pagedlab.advice.block_cost import BlockCost, Demand, Hits, base_s, behind, best, kv_bytes_read, prompt_s
 from pagedlab.advice.engines import Engine
 from pagedlab.advice.report import CANNOT_TELL, Finding
 from pagedlab.advice.served import Pool, Served
@@ -53,7 +53,7 @@ def block_size(costs: tuple[BlockCost, ...], chosen: BlockCost, demand: Demand, 
         f"{', '.join(map(str, near))}"
     )
     if setting.choice.entry_ns is None:
-        worst = _format.percent(away(costs, chosen.block_size))
+        worst = _format.percent(behind(costs, chosen.block_size, setting))
         text += (
             f". {chosen.block_size} is within {worst} of the best whether table work costs that or nothing"
         )

@@ -129,23 +129,22 @@ class Advice(Told):
 
 
 COST_HEADER = (
-    *("block", "wasted over time", "at once", "waste", "table", "kernel", "prefix", "total"),
-    *("if tables were free", ""),
-)
+    "block", "wasted over time", "at once", "waste", "table", "kernel", "prefix", "total",
+    "if tables were free", "",
+)  # fmt: skip
 CHANGE_HEADER = ("if", "becomes", "advised", "today's advice costs at most")
 
 
 def cost_row(advice: Advice, cost: BlockCost) -> list[str]:
     """The cells of one row of the table of costs."""
     parts = (cost.waste_us, cost.table_us, cost.kernel_us, cost.prefix_us, cost.total_us, cost.free_us)
-    marks = {advice.block_size: "<- advised"}
-    mark = marks.get(cost.block_size, "" if cost.backends else "not taken")
+    mark = "" if cost.backends else "not taken"
     return [
         f"{cost.block_size:,}",
         _format.percent(cost.waste_share) if cost.waste_share > 0.001 else f"{100 * cost.waste_share:.2f} %",
         _format.number(round(cost.running, 1)),
         *("?" if part is None else f"{part:,.2f}" for part in parts),
-        mark,
+        "<- advised" if cost.block_size == advice.block_size else mark,
     ]
 
 

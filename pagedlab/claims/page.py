@@ -64,7 +64,7 @@ def summary(verdicts: Sequence[Verdict], device: str, seconds: float) -> str:
     """How many came out how, how long it took, and where."""
     counts = Counter(verdict.outcome for verdict in verdicts)
     ends = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
-    return f"{len(verdicts)} claims in {_format.seconds(seconds)}: {ends}. Device: {device}."
+    return f"{_format.count(len(verdicts), 'claim')} in {_format.seconds(seconds)}: {ends}. Device: {device}."
 
 
 def _section(verdict: Verdict) -> str:

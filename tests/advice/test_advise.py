@@ -13,8 +13,8 @@ import pytest
 
 from pagedlab import cli, serving, workloads
 from pagedlab.advice import CANNOT_TELL, Advice, AdviceError, Choice, Finding, advise, served
-from pagedlab.advice.advisor import advised, in_pool
-from pagedlab.advice.block_cost import Demand, Hits, away, block_costs
+from pagedlab.advice.advisor import in_pool
+from pagedlab.advice.block_cost import Demand, Hits, advised, behind, block_costs
 from pagedlab.advice.engine_log import EngineLog
 from pagedlab.advice.report import NOTHING
 from pagedlab.advice.served import Pool
@@ -145,7 +145,7 @@ def test_the_decision_is_claimed_between_the_published_costs_of_table_work_alone
     most = re.search(r"with computing prompts, at most (\d+) % of all GPU time", text)
     assert most is not None and 0 < int(most[1]) < 100 * dear
     dearer = [c for c in advice.changes if c.becomes == "247 ns"]
-    assert dearer[0].more_share > away(advice.costs, advice.block_size)
+    assert dearer[0].more_share > behind(advice.costs, advice.block_size, resolve(Choice(engine="sglang")))
     given = advise(SMALL, entry_ns=10.0).finding("decision").text
     assert "with table work at 10 ns an entry (assumed: given)" in given and "published bounds" not in given
 
@@ -162,6 +162,12 @@ def test_an_engine_that_preempts_by_another_rule_says_so_where_preemptions_stand
     told = advise(SMALL, engine="tensorrt-llm").finding("why: growth").text
     assert "by vLLM's rule; in tensorrt-llm nothing is preempted under GUARANTEED_NO_EVICT" in told
     assert "by vLLM's rule" not in advise(SMALL).finding("why: growth").text
+
+
+def test_what_unknown_prefixes_would_change_is_said_where_blocks_bound_a_match():
+    said = "Prefix hits, which the trace does not tell, would be for smaller ones"
+    assert said in advise(SMALL).finding("why: block size").text
+    assert said not in advise(SMALL, engine="tensorrt-llm").finding("why: block size").text
 
 
 def test_memory_as_a_driver_reports_it_may_be_given_and_the_difference_is_told():

@@ -11,12 +11,12 @@ from pagedlab import gpus, workloads
 from pagedlab.advice.block_cost import (
     Demand,
     Hits,
-    away,
+    advised,
+    behind,
     best,
     block_costs,
     find_hits,
     running,
-    safest,
     slots,
 )
 from pagedlab.advice.engines import ENGINES, engine
@@ -76,22 +76,22 @@ def test_the_four_costs_move_as_they_should():
         assert cost.total_us == pytest.approx(sum(parts))
 
 
-def test_the_safest_size_is_the_best_or_between_the_best_at_either_end():
+def test_the_size_advised_is_the_best_or_between_the_best_at_either_end():
     costs = block_costs(Demand.of(workloads.named("azure-conversation", requests=2_000)), SETTING)
     free = min((cost for cost in costs if cost.backends), key=lambda cost: cost.free_us)
-    chosen = safest(costs)
-    assert free.block_size < chosen.block_size <= best(costs).block_size
-    assert away(costs, chosen.block_size) < min(
-        away(costs, free.block_size), away(costs, best(costs).block_size)
-    )
+    chosen, dear = advised(costs, SETTING), best(costs)
+    assert free.block_size < chosen.block_size <= dear.block_size
+    far, *others = (behind(costs, cost.block_size, SETTING) for cost in (chosen, free, dear))
+    assert far < min(others)
 
 
 def test_of_sizes_that_cost_the_same_the_one_that_wastes_least_is_advised():
     """Where the limit on requests binds, 256 would save a thousandth of table work and waste most slots."""
-    costs = block_costs(Demand.of(workloads.named("uniform", requests=500)), replace(SETTING, max_running=8))
-    chosen = safest(costs)
-    assert chosen.block_size < best(costs).block_size
-    assert away(costs, chosen.block_size) - away(costs, best(costs).block_size) < 1e-3
+    setting = replace(SETTING, max_running=8)
+    costs = block_costs(Demand.of(workloads.named("uniform", requests=500)), setting)
+    chosen, dear = (size.block_size for size in (advised(costs, setting), best(costs)))
+    assert chosen < dear
+    assert behind(costs, chosen, setting) - behind(costs, dear, setting) < 1e-3
 
 
 def test_a_ratio_measured_on_such_a_gpu_takes_the_place_of_counted_bytes():
