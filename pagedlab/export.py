@@ -181,12 +181,9 @@ def _run(notebook: Path, timeout: float) -> Any:
     with tempfile.TemporaryDirectory(prefix="pagedlab-export-") as folder:
         for beside in notebook.parent.glob("*.csv"):
             shutil.copy(beside, folder)
+        quiet, there = ["--log-level=ERROR"], {"metadata": {"path": folder}}  # no word of how it talks to us
         client = nbclient.NotebookClient(
-            content,
-            timeout=timeout,
-            kernel_name="python3",
-            extra_arguments=["--log-level=ERROR"],  # no word about how it talks to us
-            resources={"metadata": {"path": folder}},
+            content, timeout=timeout, kernel_name="python3", extra_arguments=quiet, resources=there
         )
         try:
             client.execute()
@@ -206,7 +203,7 @@ class _Shown:
         self.styles: dict[str, None] = {}
         self.modules: dict[str, str] = {}
         self._assets, self._state = assets, state
-        self._wanted: dict[str, None] = {}
+        self._wanted: set[str] = set()
         self._plots = 0
 
     def cell(self, cell: Any) -> str:
@@ -222,21 +219,14 @@ class _Shown:
 
     def models(self) -> dict[str, Any]:
         """The state of every widget shown, of all that they hold, and of those that only name others."""
-        self._wanted |= {
-            id: None
-            for id, model in self._state.items()
-            if model["model_name"] in ("LinkModel", "DirectionalLinkModel")
-        }
-        models: dict[str, Any] = {}
-        waiting = list(self._wanted)
+        links, models = ("LinkModel", "DirectionalLinkModel"), dict[str, Any]()
+        waiting = [id for id in self._state if id in self._wanted or self._state[id]["model_name"] in links]
         while waiting:
             id = waiting.pop()
-            if id in models or id not in self._state:
-                continue
-            model = self._state[id]
-            text = json.dumps(model["state"])
-            waiting += [other for other in self._state if f'"IPY_MODEL_{other}"' in text]
-            models[id] = self._model(model)
+            if id not in models:
+                text = json.dumps(self._state[id]["state"])
+                waiting += [other for other in self._state if f'"IPY_MODEL_{other}"' in text]
+                models[id] = self._model(self._state[id])
         return models
 
     def plotly(self) -> list[str]:
@@ -265,7 +255,7 @@ class _Shown:
             return preformatted(output.text)
         data = output.get("data", {})
         if VIEW in data:
-            self._wanted[data[VIEW]["model_id"]] = None
+            self._wanted.add(data[VIEW]["model_id"])
             return f'<div class="widget" data-model="{html.escape(data[VIEW]["model_id"])}"></div>'
         if PLOT in data:
             self._plots += 1
