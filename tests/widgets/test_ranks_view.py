@@ -84,16 +84,18 @@ def test_a_run_that_goes_on_is_stopped_and_nobody_is_blamed():
 
 def test_a_run_that_is_interrupted_says_so_and_leaves_the_view_ready():
     view = RanksView(Plan(ranks=2, steps=10**6))
-    processes = []
+    processes, interrupted_at = [], []
 
     def interrupt(change):
         if change["new"] and not processes:
             processes.extend(view._ranks._processes)
+            interrupted_at.append((view.picture.status, view.stop_button.disabled))
             signal.raise_signal(signal.SIGINT)
 
     view.picture.observe(interrupt, "frames")
     with pytest.raises(KeyboardInterrupt):
         view.run()
+    assert interrupted_at == [("2 processes at work; interrupt the cell to end them", True)]
     assert len(processes) == 2 and all(process.poll() is not None for process in processes)
     assert view.picture.status == "Ended early: interrupted. Every rank has ended."
     assert not view.picture.busy and not view.start_button.disabled and view.stop_button.disabled

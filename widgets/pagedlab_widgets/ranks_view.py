@@ -104,7 +104,7 @@ class RanksView(ipywidgets.VBox):
             self.picture.status = f"Cannot run: {error}."
             self._busy.release()
         else:
-            threading.Thread(target=self._go, daemon=True).start()
+            threading.Thread(target=self._go, args=(False,), daemon=True).start()
 
     def run(self) -> RanksRun:
         """Run and wait; raises `ValueError` for a plan that cannot run, `RuntimeError` while another runs."""
@@ -112,7 +112,7 @@ class RanksView(ipywidgets.VBox):
         if not self._busy.acquire(blocking=False):
             raise RuntimeError("a run is going on already; stop it first")
         self._ranks = Ranks(plan)
-        self._go()
+        self._go(in_cell=True)
         assert self.outcome is not None
         return self.outcome
 
@@ -122,21 +122,26 @@ class RanksView(ipywidgets.VBox):
         if ranks is not None:
             ranks.close()
 
-    def _go(self) -> None:
-        """All of a run, from its first word in the view to its last, whatever ends it."""
+    def _go(self, in_cell: bool) -> None:
+        """All of a run, from its first word in the view to its last, whatever ends it.
+
+        While a cell runs it, the kernel hears no button: *Stop* is not offered.
+        """
         ranks = self._ranks
         assert ranks is not None
         plan = ranks.outcome.plan
         try:
-            self.start_button.disabled, self.stop_button.disabled = True, False
+            self.start_button.disabled, self.stop_button.disabled = True, in_cell
             nothing: dict[str, Any] = {"frames": [], "shards": [], "culprit": -1, "frame": 0, "summary": ""}
             status = f"starting {_processes(plan.ranks)} ..."
             tell(self.picture, busy=True, heads=plan.kv_heads, status=status, **nothing)
+            at_work = f"{_processes(plan.ranks)} at work"
+            at_work += "; interrupt the cell to end them" if in_cell else ""
             with ranks:
                 told = time.monotonic()
                 for _ in ranks.listen():
                     if time.monotonic() - told > _TELL_S:
-                        self._draw(ranks.outcome, f"{_processes(plan.ranks)} at work")
+                        self._draw(ranks.outcome, at_work)
                         told = time.monotonic()
             self.outcome = ranks.outcome
             self._draw(ranks.outcome, _how_it_ended(ranks.outcome))
