@@ -53,7 +53,9 @@ def _beside_default(costs: tuple[BlockCost, ...], chosen: BlockCost, demand: Dem
     if other is None or other is chosen:
         return ""
     dear, free = other.total_us / chosen.total_us - 1, other.free_us / chosen.free_us - 1
-    said = _more(dear) if setting.choice.entry_ns is not None else f"{_more(free)} to {_more(dear)}"
+    said = _more(dear)
+    if setting.choice.entry_ns is None:
+        said = f"{_more(free)} if free, {said} at {1e9 * setting.constants.entry_s:.0f} ns"
     most = max(abs(dear), abs(free)) * (1 - prompt_share(demand, setting, chosen))
     return (
         f"; the default of {setting.engine.name}, {usual}, costs {said}: with computing prompts, at most "

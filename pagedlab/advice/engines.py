@@ -96,14 +96,18 @@ class Engine:
         )
         return tuple(rule for rule in rules if rule.layers == kind and gpu.name in (rule.gpus or (gpu.name,)))
 
-    def memory(self, gpu_bytes: int, held_bytes: int) -> tuple[float, int]:
-        """The share of all memory it may use, and bytes of that which it leaves alone beside `held_bytes`."""
+    def memory(self, gpu_bytes: int, weights: int, activations: int) -> tuple[float, int, int]:
+        """The share of all memory it may use; of that, bytes for activations, and bytes it leaves alone.
+
+        A reserve outside the share is there for activations: only what it does not hold counts inside.
+        """
         if "memory_share" in self.data:
-            return self.data["memory_share"], 0
+            return self.data["memory_share"], activations, 0
         if "free_share" in self.data:
-            return 1.0, int((1 - self.data["free_share"]) * max(0, gpu_bytes - held_bytes))
-        key = "reserve_bytes_large" if gpu_bytes > 60 * 10**9 else "reserve_bytes"
-        return 1 - self.data[key] / gpu_bytes, 0
+            free = max(0, gpu_bytes - weights - activations)
+            return 1.0, activations, int((1 - self.data["free_share"]) * free)
+        reserve = self.data["reserve_bytes_large" if gpu_bytes > 60 * 10**9 else "reserve_bytes"]
+        return 1 - reserve / gpu_bytes, max(0, activations - reserve), 0
 
     def max_running(self, gpu_name: str, gpu_bytes: int) -> int:
         """Requests that run at once at most, by default."""

@@ -80,7 +80,8 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
         f"{demand.stored:,.0f} tokens each on the mean"
     )
     weights = f"weights {setting.weight_word} ({setting.weight_source})"
-    evidence = f"{terms(setting)}; {weights}; activations assumed; {_memory_of(setting)}"
+    reserve = "" if setting.capacity.activation_bytes else " to fit in the engine's reserve"
+    evidence = f"{terms(setting)}; {weights}; activations assumed{reserve}; {_memory_of(setting)}"
     values = {"tokens": slots, "running": at_once, "bytes_per_token_per_rank": per_token}
     yield Finding("capacity", text, "computed", source or evidence, values)
     if ranks > 1:

@@ -13,7 +13,7 @@ from pagedlab.gpus import Gpu
 from pagedlab.models import ModelShape, element_bytes, preset, presets, weights_of
 from pagedlab.sizing import Capacity, capacity
 
-MAX_BLOCK = 4096
+MAX_BLOCK, LEAST_GPU_GB = 4096, 4
 MOST = 1_000_000
 """Of any number that a reader gives: beyond it, sums are no longer numbers."""
 _PREFILL_S_PER_BYTE = 20e-6 / 16.06e9  # 20 us a token for a model of 16 GB: see `steptime.ASSUMED`
@@ -66,6 +66,8 @@ class Choice:
                 raise AdviceError(f"{name} must be a number from 0 to {MOST:,}, got {value!r}")
         if self.block_size and self.block_size > MAX_BLOCK:
             raise AdviceError(f"block_size must be at most {MAX_BLOCK:,}, got {self.block_size:,}")
+        if self.gpu_gb is not None and self.gpu_gb < LEAST_GPU_GB:
+            raise AdviceError(f"gpu_gb must be at least {LEAST_GPU_GB}, got {self.gpu_gb!r}")
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,7 @@ def resolve(choice: Choice) -> Setting:
     except ValueError as error:
         raise AdviceError(str(error)) from None
     weights = -(-weights // choice.tp)
-    activations = int(choice.activation_gb * 1e9)
-    fraction, other = server.memory(gpu.capacity_bytes, weights + activations)
+    fraction, activations, other = server.memory(gpu.capacity_bytes, weights, int(choice.activation_gb * 1e9))
     try:
         room = capacity(
             gpu.capacity_bytes,

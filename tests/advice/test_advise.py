@@ -382,6 +382,7 @@ def test_json_is_the_same_answer_and_strict(capsys):
         (["azure-cod"], "azure-cod: no such file, and no such workload; near: azure-code, "),
         (["azure-code", "--vllm-log", "nowhere.log"], "No such file or directory: 'nowhere.log'"),
         (["azure-code", "--tp", "-2"], "tp must be a whole number from 1 to 1,000,000, got -2"),
+        (["azure-code", "--gpu-gb", "3.5"], "gpu_gb must be at least 4, got 3.5"),
         (["azure-code", "--html", "/nowhere/x.html"], "--html /nowhere/x.html: there is no folder /nowhere"),
     ],
 )

@@ -139,6 +139,8 @@ def test_memory_is_counted_as_the_engine_takes_it():
     taken = {name: resolve(Choice(engine=name)).capacity for name in ENGINES}
     assert taken["vllm"].usable_bytes == int(80e9 * 0.92)
     assert taken["sglang"].usable_bytes == pytest.approx(70e9, abs=1)
+    assert taken["sglang"].activation_bytes == 0, "its reserve of 10 GB is there for them"
+    assert resolve(Choice(engine="sglang", activation_gb=12.0)).capacity.activation_bytes == 2e9
     free = 80e9 - 16.06e9 - 2e9
     assert taken["tensorrt-llm"].kv_bytes == pytest.approx(0.9 * free, abs=2)
 
