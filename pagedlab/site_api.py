@@ -54,7 +54,7 @@ def read() -> Api:
         f'<dt><a href="{name}.html">{name}</a></dt><dd>{escape(_first(module.__doc__ or ""))}</dd>'
         for name, module in modules.items()
     )
-    api.bodies["api"] = f"<h1>The library</h1><dl>{''.join(rows)}</dl>"
+    api.bodies["api"] = f'<div class="api"><h1>The library</h1><dl>{"".join(rows)}</dl></div>'
     for module in modules.values():
         _add(api, module)
     return api

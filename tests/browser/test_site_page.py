@@ -142,6 +142,15 @@ def test_every_kind_of_page_can_be_read_by_all_in_either_theme(page: Page) -> No
     assert len(colours) == 2
 
 
+def test_no_page_scrolls_sideways_in_a_narrow_window(page: Page) -> None:
+    home = page.url
+    page.set_viewport_size({"width": 390, "height": 844})
+    for name in (*KINDS, "02-build-the-allocator", "pagedlab.exercises", "pagedlab.workloads"):
+        page.goto(f"{home}{name}.html")
+        page.locator("html[data-ready]").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+
+
 def test_a_theme_once_chosen_stays(page: Page) -> None:
     page.get_by_role("button", name="Dark", exact=True).click()
     page.get_by_role("link", name="Glossary").first.click()
