@@ -24,7 +24,7 @@ from pagedlab.parallel.plan import SAID_WHY, Plan
 from pagedlab_kernels.inside.child import environment
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ending:
     """How a run ended.
 
@@ -75,6 +75,7 @@ class Ranks:
         self.outcome = RanksRun(plan)
         self._lines: queue.Queue[tuple[int, str | None]] = queue.Queue()
         self._errors: dict[int, list[str]] = {}
+        self._readers: list[threading.Thread] = []  # of what each rank says on standard error
         self._faults: list[dict[str, Any]] = []
         self._ended: list[int] = []  # ranks, in the order in which they ended
         self._ended_at: float | None = None
@@ -103,7 +104,9 @@ class Ranks:
                         break
                     self._processes.append(self._spawn(rank))
                 for read in (self._read_out, self._read_err):
-                    threading.Thread(target=read, args=(rank, self._processes[rank]), daemon=True).start()
+                    reader = threading.Thread(target=read, args=(rank, self._processes[rank]), daemon=True)
+                    reader.start()
+                self._readers.append(reader)
         except BaseException:
             self.close()
             raise
@@ -193,9 +196,8 @@ class Ranks:
         told = tuple(sorted(fault["rank"] for fault in self._faults))
         failed = [rank for rank in self._ended if codes[rank]]
         rank = next((rank for rank in failed if codes[rank] not in SAID_WHY), failed[0])
-        if self._faults and (
-            self._late or codes[rank] in SAID_WHY
-        ):  # the ranks know best, or all that is known
+        stood_still = self._late  # and was killed here: the others know more of it than its code says
+        if self._faults and (stood_still or codes[rank] in SAID_WHY):
             fault = min(self._faults, key=lambda fault: fault["fault"] != "out of step")
             return Ending(False, fault["culprit"], fault["last_step"], fault["why"], told, took)
         last = max((record["step"] for record in self.outcome.of_rank(rank)), default=-1) + 1
@@ -204,6 +206,7 @@ class Ranks:
     def _last_words(self, rank: int, code: int) -> str:
         if code < 0:
             return f"its process died of {signal.Signals(-code).name}"
+        self._readers[rank].join(timeout=1.0)
         said = "".join(self._errors.get(rank, [])).strip().splitlines()
         return said[-1] if said else f"its process ended with code {code}"
 

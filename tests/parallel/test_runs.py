@@ -37,6 +37,7 @@ FAULTS = [
 ]
 
 
+# Every method at every number of ranks, and at every number of KV heads.
 @pytest.mark.parametrize(
     ("ranks", "kv_heads", "method", "dtype"),
     [
