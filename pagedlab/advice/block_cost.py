@@ -31,6 +31,8 @@ from pagedlab.workloads import Workload
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _SAMPLE = 4096
 _MOST_HASHES = 4_000_000
+SPARE = 0.01
+"""Share that is given for blocks that waste less, where the limit on requests hides what waste costs."""
 PARTS = ("waste", "table", "kernel", "prefix")
 
 
@@ -198,9 +200,17 @@ def behind(costs: tuple[BlockCost, ...], size: int, setting: Setting) -> float:
 
 
 def advised(costs: tuple[BlockCost, ...], setting: Setting) -> BlockCost:
-    """The size least behind the best; of those alike to a thousandth, the smallest: it wastes least."""
-    taken = (cost for cost in costs if cost.backends)
-    return min(taken, key=lambda cost: (round(behind(costs, cost.block_size, setting), 3), cost.block_size))
+    """The size least behind the best; of those alike to a thousandth, the smallest: it wastes least.
+
+    Where the engine's limit binds, waste costs no time, but room that prefixes would have, or more requests
+    if the limit were raised: a size may then be `SPARE` behind.
+    """
+
+    def rank(cost: BlockCost) -> tuple[float, int]:
+        spare = SPARE if cost.running >= setting.max_running else 0.0
+        return max(0.0, round(behind(costs, cost.block_size, setting) - spare, 3)), cost.block_size
+
+    return min((cost for cost in costs if cost.backends), key=rank)
 
 
 def prompt_s(demand: Demand, setting: Setting) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pagedlab import _format
-from pagedlab.advice.block_cost import PARTS, BlockCost, Demand, Hits, behind, prompt_share, running
+from pagedlab.advice.block_cost import PARTS, SPARE, BlockCost, Demand, Hits, behind, prompt_share, running
 from pagedlab.advice.engines import Flag
 from pagedlab.advice.report import DECISION, NOTHING, WHY, Finding
 from pagedlab.advice.setting import Setting
@@ -92,7 +92,8 @@ def _memory(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Fin
     if fitting > setting.max_running:
         text = (
             f"memory would hold {fitting:,.0f} requests, {setting.engine.name} runs {setting.max_running:,}: "
-            f"memory does not bind, so what blocks of {size} waste costs nothing"
+            f"memory does not bind, so waste costs no time. It takes room from prefixes: of the sizes within "
+            f"{_format.percent(SPARE)} of the best the smallest is advised"
         )
         yield Finding(f"{WHY}: memory", text, "computed", _MEAN)
     elif fitting < LONG_RUNNING:

@@ -9,6 +9,7 @@ import pytest
 
 from pagedlab import gpus, workloads
 from pagedlab.advice.block_cost import (
+    SPARE,
     Demand,
     Hits,
     advised,
@@ -92,6 +93,17 @@ def test_of_sizes_that_cost_the_same_the_one_that_wastes_least_is_advised():
     chosen, dear = (size.block_size for size in (advised(costs, setting), best(costs)))
     assert chosen < dear
     assert behind(costs, chosen, setting) - behind(costs, dear, setting) < 1e-3
+
+
+def test_where_the_limit_hides_waste_a_hundredth_is_given_for_blocks_that_waste_less():
+    """A server that may run few gains little by the largest blocks, and loses the room they waste."""
+    setting = replace(SETTING, max_running=64)
+    costs = block_costs(Demand.of(workloads.named("azure-conversation", requests=2_000)), setting)
+    chosen, least = advised(costs, setting), best(costs)
+    assert least.block_size == max(cost.block_size for cost in costs) and chosen.waste_share < 0.05
+    smaller = max(cost.block_size for cost in costs if cost.block_size < chosen.block_size)
+    near, far = (behind(costs, size, setting) for size in (chosen.block_size, smaller))
+    assert near < SPARE + 5e-4 < far
 
 
 def test_a_ratio_measured_on_such_a_gpu_takes_the_place_of_counted_bytes():
