@@ -53,12 +53,14 @@ def advise(
     (64, True)
     """
     setting = resolve(Choice(**choices))  # type: ignore[arg-type]
-    source, notes = "", []
+    source, notes, unused = "", [], []
     if log is not None:
         notes = list(explain(log, setting.rank, setting.choice.dtype))
         if log.fits(setting.rank, setting.choice.dtype):
             setting = setting.with_pool(log.tokens or 0)
             source = f"recorded: the {log.tokens:,} tokens of the start-up log"
+        else:
+            unused = [f"{log.name} is of another model, dtype or rank: its tokens are not used"]
     workload, refused = _that_fit(_load(trace, progress), setting)
     endless = Demand.of(workload, _sizes(setting))
     demand = in_pool(workload, endless, setting)
@@ -102,7 +104,7 @@ def advise(
         costs,
         tuple(_changes(workload, demand, setting, chosen)),
         flags,
-        tuple(_warnings(setting, costs, chosen)),
+        (*unused, *_warnings(setting, costs, chosen)),
     )
 
 

@@ -22,6 +22,8 @@ _GIB = 2**30
 _TEXTS = ("version", "model", "dtype", "kv_dtype", "gpu")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _DTYPES |= dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), "fp8")
+_LEAST = ("kv_gib", "tokens", "blocks", "concurrency")
+"""What each worker has a line of its own for: all use the smallest."""
 _LARGEST_BLOCK = 1024
 _FORMS = {  # what a pattern's one group that matched says; several are of several versions
     "version": r"LLM engine \(v(\d+(?:\.\d+)*)",
@@ -109,7 +111,7 @@ def read(path: str | Path) -> EngineLog:
 
 
 def parse(lines: Iterable[str], name: str = "log") -> EngineLog:
-    """The same from lines. Of several workers, the one with the least memory counts; else the last line.
+    """The same from lines. Of several starts the last counts, of its workers the one with the least memory.
 
     >>> parse(["GPU KV cache size: 178,880 tokens"]).tokens
     178880
@@ -123,7 +125,9 @@ def parse(lines: Iterable[str], name: str = "log") -> EngineLog:
                 if field not in _TEXTS and len(said) > _MAX_DIGITS:
                     continue
                 value = _value(field, said)
-                found[field] = min(value, found.get(field, value)) if field == "kv_gib" else value
+                if field == "version":  # another start in the same file
+                    found = {name: kept for name, kept in found.items() if name not in _LEAST}
+                found[field] = min(value, found.get(field, value)) if field in _LEAST else value
     if "tokens" not in found and (blocks := int(found.get("blocks", 0))):  # versions that printed no tokens
         if "concurrency" in found:
             tokens = float(found["concurrency"]) * int(found["per_request"])

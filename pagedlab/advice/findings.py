@@ -87,7 +87,8 @@ def capacity(setting: Setting, size: int, demand: Demand, at_once: float, source
     if ranks > 1:
         groups = setting.model.layer_groups
         heads = ", ".join(f"{g.kv_heads} KV heads" if g.kv_heads else "a latent vector" for g in groups)
-        text = f"the {ranks} ranks together hold {setting.copies:g} copies of each token"
+        held = "one copy" if setting.copies == 1 else f"{setting.copies:g} copies"
+        text = f"the {ranks} ranks together hold {held} of each token"
         evidence = f"{heads} for {ranks} ranks; a head or a latent vector is never split"
         yield Finding("copies", text, "computed", evidence, {"copies": setting.copies})
 

@@ -27,6 +27,7 @@ tr.advised { font-weight: bold; }
 .word { border: 1px solid var(--line); border-radius: .3rem; font-size: .8em; padding: 0 .3rem; }
 small { opacity: .8; }
 main { overflow-x: auto; }
+h1 { overflow-wrap: anywhere; }
 .bar { display: flex; height: 1rem; width: 10rem; }
 .bar i { border: 1px solid; box-sizing: border-box; display: block; }
 .waste { background: #4477aa; }

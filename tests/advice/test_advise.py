@@ -246,6 +246,9 @@ def test_a_log_of_this_model_takes_the_place_of_the_sum():
     assert advice.finding("capacity").values["tokens"] == pytest.approx(65_536, abs=256)
     assert "65,536 tokens of the start-up log" in advice.finding("capacity").evidence
     assert advice.finding("log: tokens").word == "recorded"
+    other = advise(SMALL, log=log, model="qwen3-8b")
+    assert "start.log is of another model, dtype or rank: its tokens are not used" in other.warnings
+    assert not [warning for warning in advice.warnings if "start.log" in warning]
 
 
 def test_preemptions_and_other_allocation_come_from_the_real_managers():

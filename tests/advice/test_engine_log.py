@@ -174,6 +174,19 @@ def test_a_dtype_of_one_byte_and_how_far_the_log_rounds_are_told(kept):
     assert "x 128 x 1 bytes" in text and "(within 0.009 %: the log rounds)" in text and "differ" not in text
 
 
+def test_of_several_workers_memory_tokens_and_concurrency_are_those_of_the_one_with_the_least():
+    lines = [
+        "LLM engine (v0.11.0) with config: model='org/Llama-3.1-8B', dtype=torch.bfloat16",
+        *("Available KV cache memory: 4.00 GiB", "Available KV cache memory: 8.00 GiB"),
+        *("KV cache size: 32,768 tokens", "Maximum concurrency for 4,096 tokens per request: 8.00x"),
+        *("KV cache size: 65,536 tokens", "Maximum concurrency for 4,096 tokens per request: 16.00x"),
+    ]
+    log = parse(lines)
+    assert (log.kv_gib, log.tokens, log.concurrency, log.bytes_per_token) == (4.0, 32_768, 8.0, 131_072)
+    again = parse([*lines, lines[0], "Available KV cache memory: 16.00 GiB", "KV cache size: 131,072 tokens"])
+    assert (again.kv_gib, again.tokens, again.concurrency) == (16.0, 131_072, None), "the last start counts"
+
+
 def test_a_latent_model_and_fp8_are_counted_as_they_are_kept():
     lines = [
         "with config: model='deepseek-ai/DeepSeek-V3', kv_cache_dtype=fp8",
