@@ -77,7 +77,7 @@ def advise(
     )
     share, preemptions = findings.watermark(workload, pool, setting)
     others = findings.other_policies(workload, pool, setting)
-    flags, title = tuple(_flags(setting, chosen, demand, share)), setting.engine.title
+    flags, title = tuple(_flags(setting, chosen, demand, share, logged=bool(source))), setting.engine.title
     found = [
         decision(costs, chosen, demand, setting, flags, others),
         *why(demand, endless.hits, setting, costs, chosen, preemptions),
@@ -194,15 +194,19 @@ def _changes(workload: Workload, demand: Demand, setting: Setting, chosen: Block
         yield Change(input, becomes, least.block_size, behind(costs, chosen.block_size, other_setting))
 
 
-def _flags(setting: Setting, chosen: BlockCost, demand: Demand, watermark: float) -> Iterator[Flag]:
-    """What to set in the engine, with what it allows."""
+def _flags(
+    setting: Setting, chosen: BlockCost, demand: Demand, watermark: float, *, logged: bool
+) -> Iterator[Flag]:
+    """What to set in the engine, with what it allows; not its memory where a log tells what that came to."""
     server, choice = setting.engine, setting.choice
     rules = "; ".join(str(rule) for rule in server.rules(setting.model, setting.gpu))
     block = server.set("block", str(chosen.block_size), "never far from the least cost (simulated)")
     yield replace(block, allowed=rules)
     fraction = setting.capacity.fraction
     value = server.data.get("free_share", round(fraction, 3))
-    yield server.set("memory", f"{value:g}", "the share this advice counted with (assumed)", changed=False)
+    if not logged:
+        reason = "the share this advice counted with (assumed)"
+        yield server.set("memory", f"{value:g}", reason, changed=False)
     fit = running(demand, _unlimited(setting), chosen.block_size)
     binds = (
         "it binds before memory, which would hold" if fit > setting.max_running else "memory binds first, at"

@@ -249,6 +249,8 @@ def test_a_log_of_this_model_takes_the_place_of_the_sum():
     other = advise(SMALL, log=log, model="qwen3-8b")
     assert "start.log is of another model, dtype or rank: its tokens are not used" in other.warnings
     assert not [warning for warning in advice.warnings if "start.log" in warning]
+    told = [{flag.flag for flag in each.flags} for each in (advice, other)]
+    assert told[1] - told[0] == {"--gpu-memory-utilization"}, "the log's memory was counted"
 
 
 def test_preemptions_and_other_allocation_come_from_the_real_managers():
