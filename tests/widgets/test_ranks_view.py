@@ -58,6 +58,14 @@ def test_a_plan_of_unusual_sizes_can_be_shown():
     assert (plan.ranks, plan.kv_heads) == (5, 5)
 
 
+def test_of_a_long_run_the_newest_steps_are_shown():
+    view = RanksView(Plan(ranks=2, steps=450))
+    outcome = view.run()
+    assert [frame["step"] for frame in view.picture.frames] == list(range(50, 450))
+    assert all(set(frame["ranks"]) == {"0", "1"} for frame in view.picture.frames)
+    assert len(outcome.records) == 2 * 450
+
+
 def test_a_run_that_is_being_started_is_stopped(monkeypatch):
     """Stop is pressed before there is a process: none is made, and the view is ready for the next run."""
     view = RanksView(Plan(ranks=2, steps=10**6))

@@ -24,13 +24,14 @@ from .picture import tell
 
 NONE = "none"
 _TELL_S = 0.25  # seconds between two updates of the page while a run goes on
+_MOST_FRAMES = 400  # of the newest steps: about a megabyte in each update
 
 
 class RanksPicture(anywidget.AnyWidget):
     """A run of several ranks, step by step: what each holds and was told; it plays in the browser.
 
-    `frames` are the steps so far, `shards` the heads of each rank, `culprit` and `status` how it ended, or
-    what goes on while it is `busy`.
+    `frames` are the newest steps so far, `shards` the heads of each rank, `culprit` and `status` how it
+    ended, or what goes on while it is `busy`.
     """
 
     _esm = script("ranks_view.js")
@@ -183,9 +184,12 @@ def _processes(ranks: int) -> str:
 
 
 def _frames(outcome: RanksRun) -> list[dict[str, Any]]:
-    """One entry a step: what went out, what came of it, and the tables as each rank had them."""
+    """One entry for each of the newest steps: what went out, what came of it, each rank's tables."""
     frames: dict[int, dict[str, Any]] = {}
+    newest = max((record["step"] for record in outcome.records), default=0)
     for record in outcome.records:
+        if record["step"] <= newest - _MOST_FRAMES:
+            continue
         frame = frames.setdefault(
             record["step"], {"step": record["step"], "bytes": 0, "error": None, "ranks": {}}
         )
