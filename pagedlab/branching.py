@@ -13,7 +13,7 @@ be held against attention over the tokens themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from pagedlab.branch_memory import HEADS, memory
 from pagedlab.errors import UnknownSequence
@@ -36,12 +36,7 @@ class Work:
     seconds: float = 0.0
 
     def __add__(self, more: Work) -> Work:
-        return Work(
-            self.copied + more.copied,
-            self.recomputed + more.recomputed,
-            self.bytes + more.bytes,
-            self.seconds + more.seconds,
-        )
+        return Work(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(more), strict=True)))
 
 
 class Branches:

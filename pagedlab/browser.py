@@ -77,21 +77,13 @@ class Server:
 
     def write_notebook(self, name: str, *cells: str) -> str:
         """A notebook of code cells in the server's folder."""
+        empty: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
         notebook = {
             "nbformat": 4,
             "nbformat_minor": 5,
-            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-            "cells": [
-                {
-                    "id": f"cell-{i}",
-                    "cell_type": "code",
-                    "source": source,
-                    "metadata": {},
-                    "outputs": [],
-                    "execution_count": None,
-                }
-                for i, source in enumerate(cells)
-            ],
+            "metadata": {"kernelspec": kernel},
+            "cells": [empty | {"id": f"cell-{i}", "source": source} for i, source in enumerate(cells)],
         }
         (self.root / name).write_text(json.dumps(notebook), encoding="utf-8")
         return name

@@ -70,13 +70,7 @@ class Memory:
     """
 
     def __init__(
-        self,
-        sizes: Sizes,
-        seed: int = 0,
-        *,
-        slots: int | None = None,
-        on: str = "",
-        turns: int = 1,
+        self, sizes: Sizes, seed: int = 0, *, slots: int | None = None, on: str = "", turns: int = 1
     ) -> None:
         import torch
 

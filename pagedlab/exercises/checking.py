@@ -237,10 +237,10 @@ def _report(
         if not each.right:
             wrong.setdefault(each.check, []).append(place)
 
-    def order(place: int) -> tuple[bool, int]:
-        return tries[place].outcome.kind == "unreached", tries[place].size
-
-    simplest = [min(places, key=order) for places in wrong.values()]
+    simplest = [
+        min(places, key=lambda place: (tries[place].outcome.kind == "unreached", tries[place].size))
+        for places in wrong.values()
+    ]
     findings = tuple(
         _finding(exercise, exercise.checks[tries[n].check].about, tries[n], hint(n)) for n in simplest
     )
@@ -252,12 +252,10 @@ def _report(
     enough, passed, total, summary = exercise.tally(
         [number not in wrong for number in range(len(exercise.checks))]
     )
-    remark = exercise.remark([each.outcome.value for each in tries]) if not wrong else ""
-    here = ""
+    remarks = [] if wrong else [exercise.remark([each.outcome.value for each in tries])]
     if runner.way() == "here":
-        here = "It ran in this process, as a browser has no other: without limits on time or memory."
-    remarks = tuple(text for text in (remark, here) if text)
-    return CheckReport(enough, summary, findings, passed, total, smallest, remarks)
+        remarks.append("It ran in this process, as a browser has no other: without limits on time or memory.")
+    return CheckReport(enough, summary, findings, passed, total, smallest, tuple(filter(None, remarks)))
 
 
 def _finding(exercise: Exercise, about: str, tried: Try, hint: str) -> Finding:

@@ -206,10 +206,8 @@ def _frames(outcome: RanksRun) -> list[dict[str, Any]]:
 
 def _where_tables_part(frames: list[dict[str, Any]]) -> int:
     """The first step after which the ranks hold different tables; the first of all when there is none."""
-    for number, frame in enumerate(frames):
-        if len({rank["digest"] for rank in frame["ranks"].values()}) > 1:
-            return number
-    return 0
+    digests = ({rank["digest"] for rank in frame["ranks"].values()} for frame in frames)
+    return next((number for number, found in enumerate(digests) if len(found) > 1), 0)
 
 
 def _how_it_ended(outcome: RanksRun) -> str:
