@@ -31,6 +31,7 @@ from pagedlab.workloads import Workload
 
 AWAY_SHARE = 0.05
 """Share of the total from which on a size of the reader's own is warned of."""
+PREFIXES = "shared prefixes"
 
 
 def advise(
@@ -140,11 +141,6 @@ def _that_fit(workload: Workload, setting: Setting) -> tuple[Workload, np.ndarra
     return (workload.only(fit) if len(refused) else workload), refused
 
 
-def _unlimited(setting: Setting) -> Setting:
-    """As if the engine let any number run: memory alone decides."""
-    return replace(setting, max_running=1 << 30)
-
-
 def _sizes(setting: Setting) -> tuple[int, ...]:
     own = setting.choice.block_size
     return tuple(sorted({*SIZES, own} if own else SIZES))
@@ -152,46 +148,40 @@ def _sizes(setting: Setting) -> tuple[int, ...]:
 
 def _changes(workload: Workload, demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Change]:
     """The advice with one input at a time changed."""
-    entry, prefill = setting.constants.entry_s, setting.prefill_s
-    others: list[tuple[str, str, Demand, Setting]] = [
-        *(
-            (
-                "table work an entry, known",
-                f"{1e9 * known:.0f} ns",
-                demand,
-                replace(
-                    setting,
-                    choice=replace(setting.choice, entry_ns=0.0),
-                    constants=replace(setting.constants, entry_s=known),
-                ),
-            )
-            for known in (0.0, entry, 4 * entry)
-        ),
-        ("memory for K and V", "half", demand, replace(setting, kv_bytes=setting.kv_bytes // 2)),
-        ("memory for K and V", "twice", demand, replace(setting, kv_bytes=setting.kv_bytes * 2)),
-        ("weights", "a quarter (4 bits)", demand, replace(setting, weight_bytes=setting.weight_bytes // 4)),
-        (
-            "requests at once",
-            f"at most {max(1, int(chosen.running / 2)):,}",
-            demand,
-            replace(setting, max_running=max(1, int(chosen.running / 2))),
-        ),
+    fit, half = running(demand, setting.unlimited, chosen.block_size), max(1, int(chosen.running / 2))
+    known = [factor * setting.constants.entry_s for factor in (0, 1, 4)]
+    others = [
+        *(("table work an entry, known", f"{1e9 * cost:.0f} ns", _knowing(setting, cost)) for cost in known),
+        ("memory for K and V", "half", replace(setting, kv_bytes=setting.kv_bytes // 2)),
+        ("memory for K and V", "twice", replace(setting, kv_bytes=setting.kv_bytes * 2)),
+        ("weights", "a quarter (4 bits)", replace(setting, weight_bytes=setting.weight_bytes // 4)),
+        ("requests at once", f"at most {half:,}", replace(setting, max_running=half)),
     ]
-    fit = running(demand, _unlimited(setting), chosen.block_size)
     if fit > setting.max_running:
-        raised = replace(setting, max_running=round(fit))
-        others.append(("requests at once", f"at most {round(fit):,}", demand, raised))
+        raised = round(fit)
+        others.append(("requests at once", f"at most {raised:,}", replace(setting, max_running=raised)))
     if demand.hits is not None:
         others += [
-            ("a prompt token", "twice as dear", demand, replace(setting, prefill_s=2 * prefill)),
-            ("shared prefixes", "none", replace(demand, hits=None), setting),
+            ("a prompt token", "twice as dear", replace(setting, prefill_s=2 * setting.prefill_s)),
+            (PREFIXES, "none", setting),
         ]
-    for input, becomes, other_demand, other_setting in others:
-        if (other_setting.kv_bytes, other_setting.max_running) != (setting.kv_bytes, setting.max_running):
-            other_demand = in_pool(workload, other_demand, other_setting)
-        costs = block_costs(other_demand, other_setting)
-        least = advised(costs, other_setting)
-        yield Change(input, becomes, least.block_size, behind(costs, chosen.block_size, other_setting))
+    for input, becomes, other in others:
+        asked = demand if input != PREFIXES else replace(demand, hits=None)
+        if (other.kv_bytes, other.max_running) != (setting.kv_bytes, setting.max_running):
+            asked = in_pool(workload, asked, other)
+        costs = block_costs(asked, other)
+        yield Change(
+            input, becomes, advised(costs, other).block_size, behind(costs, chosen.block_size, other)
+        )
+
+
+def _knowing(setting: Setting, entry_s: float) -> Setting:
+    """As if the reader had given what table work costs."""
+    return replace(
+        setting,
+        choice=replace(setting.choice, entry_ns=1e9 * entry_s),
+        constants=replace(setting.constants, entry_s=entry_s),
+    )
 
 
 def _flags(
@@ -207,7 +197,7 @@ def _flags(
     if not logged:
         reason = "the share this advice counted with (assumed)"
         yield server.set("memory", f"{value:g}", reason, changed=False)
-    fit = running(demand, _unlimited(setting), chosen.block_size)
+    fit = running(demand, setting.unlimited, chosen.block_size)
     binds = (
         "it binds before memory, which would hold" if fit > setting.max_running else "memory binds first, at"
     )

@@ -241,7 +241,7 @@ def slots(demand: Demand, setting: Setting, block_size: int) -> int:
     """Slots of a pool that holds as many requests; with windows, of one whose layers all keep everything."""
     if all(group.window is None for group in setting.rank.layer_groups):
         return setting.slots(block_size)
-    fitting = running(demand, replace(setting, max_running=1 << 30), block_size)
+    fitting = running(demand, setting.unlimited, block_size)
     return max(1, int(fitting * demand.held[block_size]) // block_size) * block_size
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from pagedlab import _format
 from pagedlab.advice.block_cost import PARTS, SPARE, BlockCost, Demand, Hits, behind, prompt_share, running
@@ -88,7 +87,7 @@ def why(
 
 def _memory(demand: Demand, setting: Setting, chosen: BlockCost) -> Iterator[Finding]:
     size = chosen.block_size
-    fitting = running(demand, replace(setting, max_running=1 << 30), size)
+    fitting = running(demand, setting.unlimited, size)
     if fitting > setting.max_running:
         text = (
             f"memory would hold {fitting:,.0f} requests, {setting.engine.name} runs {setting.max_running:,}: "

@@ -105,6 +105,11 @@ class Setting:
         """Bytes of one number of K or V."""
         return element_bytes(self.choice.dtype)
 
+    @property
+    def unlimited(self) -> Setting:
+        """As if the engine let any number run: memory alone decides."""
+        return replace(self, max_running=1 << 30)
+
     def slots(self, block_size: int) -> int:
         """Tokens that fit in whole blocks, for layers that keep them all."""
         sized = replace(self.capacity, block_size=block_size)
