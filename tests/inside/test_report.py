@@ -13,8 +13,11 @@ from pagedlab_kernels.inside.report import occupancy
 
 PTX = """\
 	.loc	1 10 20                         // kernels.py:10:20
+	// begin inline asm
 	mov.u32 	%r1, %tid.x;
+	.loc	1 11 20                         // kernels.py:11:20
 	@%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
+	// end inline asm
 	ld.global.L1::evict_first.b16 { %rs1 }, [ %rd1 + 0 ];
 	.loc	2 43 17                         // standard.py:43:17 @[ kernels.py:11:8 ]
 	cp.async.cg.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x10, %r2;

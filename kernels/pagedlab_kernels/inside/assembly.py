@@ -2,7 +2,8 @@
 
 Triton writes a `.loc` before the instructions of each source line, into PTX as into AMD's assembly, and
 `nvdisasm -g` writes a comment of the kind into SASS. A line of an inlined function counts as the line in the
-kernels' own module, so that a library function belongs to whoever called it.
+kernels' own module, so that a library function belongs to whoever called it. In inline assembly Triton 3.8
+counts on from the source's line: all of it belongs to the line where it began.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ def instructions(assembly: str, module: str) -> Iterator[tuple[int, str]]:
     >>> list(instructions(".loc 1 8 2  // kernels.py:8:2\\n add.s32 %r1, %r2, 1;", "kernels.py"))
     [(8, 'add.s32 %r1, %r2, 1;')]
     """
-    line = 0
+    line, inline = 0, False
     for text in assembly.splitlines():
-        if found := _LOC.match(text):
-            places = re.findall(rf"\b{re.escape(module)}:(\d+)", found[1])
+        if "inline asm" in text:
+            inline = "begin inline asm" in text
+        elif found := _LOC.match(text):
+            places = [] if inline else re.findall(rf"\b{re.escape(module)}:(\d+)", found[1])
             line = int(places[0]) if places else line
         elif found := _SASS_LOC.match(text):
             line = int(found[2]) if found[1].endswith(module) else line
